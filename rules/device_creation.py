@@ -10,6 +10,7 @@ from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.model.several import of_kind
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loops.planned import gone
 from autofast.techniques.transfers.constants import Constant, constants
 from autofast.techniques.transfers.creations import moved_creations
 from autofast.techniques.transfers.device_parameters import given_a_device
@@ -32,7 +33,7 @@ MESSAGE = "makes a tensor in host memory and copies it to the device"
     "device-creation",
     Effect.EXACT,
     groups=("transfer",),
-    uses=("cache-constant",),
+    uses=("cache-constant", "python-loop"),
     relieves={"transfer": 3, "host": 6},
     asks=gains.in_steps,
 )
@@ -45,6 +46,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     once = {n for c in creations for n in ast.walk(c.call)}
     kept = constants(script, hot) if options.decides(Constant) else ()
     once |= {n for c in kept for n in ast.walk(c.node)}
+    once |= {n for stmt in gone(script, options) for n in ast.walk(stmt)}
     others = (
         *moved_creations(script, hot),
         *from_numpy(script, hot),

@@ -9,8 +9,9 @@ from autofast.facts.cost import gains
 from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.model.several import any_in
-from autofast.model.source import Nodes
+from autofast.model.source import Nodes, within_any
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loops.planned import gone
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.element_loops import by_elements
 from autofast.techniques.syncs.fetched_back import FetchedBack
@@ -28,9 +29,21 @@ from autofast.techniques.syncs.reads import Read, scalar_reads
 from autofast.write.spelling import uses_gpu
 
 
-@rule(NAME, Effect.EXACT, groups=("sync",), relieves={"host": 1}, asks=gains.reads)
+@rule(
+    NAME,
+    Effect.EXACT,
+    groups=("sync",),
+    uses=("python-loop",),
+    relieves={"host": 1},
+    asks=gains.reads,
+)
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Read losses and counts from the device when they are needed, not in every step."""
+    left = gone(script, options)
+    yield from (f for f in _reads(script, options) if not within_any(f.node, left))
+
+
+def _reads(script: Script, options: Options) -> Iterator[Finding]:
     owned = any_in(OWNERS, script.frameworks)
     if options.target == "cpu" or not (script.steps or owned) or not uses_gpu(script):
         return  # on the CPU, nothing waits for anything

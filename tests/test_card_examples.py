@@ -44,6 +44,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "image.py": "autocast channels-last compile cudnn-benchmark fused-optimizer grad-scaler non-blocking num-workers pin-memory tf32",
     "images.py": "gpu-augmentation",
     "leftovers.py": "anomaly-mode device-creation empty-cache no-grad-eval set-to-none",
+    "lengths.py": "python-loop",
     "parallel.py": "dataparallel-to-ddp",
     "photos.py": "uint8-transfer",
     "resume.py": "checkpoint-state",

@@ -11,7 +11,7 @@ it the same for one number as for many (``+ - * /``, casts), which is not so for
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from autofast.facts.loader_uses import loader_usages
@@ -31,10 +31,9 @@ from autofast.model.source import (
     ByNode,
     at,
     is_generator,
-    is_switched,
-    live_block,
     live_nodes,
     parent_of,
+    running,
 )
 from autofast.model.syntax import (
     is_attribute,
@@ -89,14 +88,14 @@ def returns_tuple(dataset: Dataset) -> bool:
     """Whether items that are :func:`why_not_rows` are tuples."""
     if dataset.getitem is None:
         return dataset.kind == "tensors"
-    last = [*_running(dataset.getitem.body)][-1]
+    last = [*running(dataset.getitem.body)][-1]
     return isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple)
 
 
 def _indexing(thing: Inst, getitem: ast.FunctionDef, singly: bool) -> str:
     """Whether ``__getitem__`` does nothing but index tensors and compute number by number."""
     params = [a.arg for a in getitem.args.args]
-    body = [s for s in _running(getitem.body) if not is_docstring(s)]
+    body = [s for s in running(getitem.body) if not is_docstring(s)]
     unusual = is_generator(getitem) or declared(getitem) or getitem.decorator_list
     if len(params) != 2 or unusual or not body:
         return "its __getitem__ is not a plain one"
@@ -112,12 +111,6 @@ def _indexing(thing: Inst, getitem: ast.FunctionDef, singly: bool) -> str:
     ):
         return ""
     return f"{at(last)} does more than to index tensors"
-
-
-def _running(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements, with the arm that runs in place of an ``if`` with a constant."""
-    for stmt in body:
-        yield from _running(live_block(stmt)) if is_switched(stmt) else (stmt,)
 
 
 def _parts_of(value: ast.expr | None) -> list[ast.expr]:

@@ -218,7 +218,7 @@ class LookedAt:
         self._join(*names, *(n.id for n in bound))
         parts = [n for t in targets for n in ast.walk(t)]
         plain = not any_of(parts, ast.Subscript, ast.Attribute)
-        return plain and all(_stays_inside(self.script, n, self.loop) for n in bound)
+        return plain and all(stays_inside(self.script, n, self.loop) for n in bound)
 
 
 def _is_there(script: Script, expr: ast.expr) -> bool:
@@ -254,7 +254,7 @@ def _is_shared(name: ast.Name) -> bool:
     return shared or any(function_of(n) is not scope for n in mentions(scope, name.id))
 
 
-def _stays_inside(script: Script, target: ast.Name, loop: Over) -> bool:
+def stays_inside(script: Script, target: ast.Name, loop: Over) -> bool:
     """Whether nothing behind the loop sees what a variable is given in it."""
     if not isinstance(loop, ast.For):
         return True

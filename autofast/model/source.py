@@ -441,6 +441,12 @@ def live_block(switched: ast.If) -> list[ast.stmt]:
     return switched.body if switched.test.value else switched.orelse  # type: ignore[attr-defined]
 
 
+def running(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements, with the arm that runs in place of an ``if`` with a constant."""
+    for stmt in body:
+        yield from running(live_block(stmt)) if is_switched(stmt) else (stmt,)
+
+
 def is_switched(node: ast.AST) -> TypeGuard[ast.If]:
     """An ``if`` whose test is a constant."""
     return isinstance(node, ast.If) and isinstance(node.test, ast.Constant)

@@ -56,14 +56,28 @@ DEVICES = wordset("cpu cuda mps xpu")
 # ---------------------------------------------------------------------------------- names in a file
 def torch_name(source: Source) -> str:
     """What the module ``torch`` is called in a file; empty where it is not imported."""
+    return _module_name(source, "torch")
+
+
+def _module_name(source: Source, module: str) -> str:
     for node in source.each(ast.Import):
         if is_at_top(node):
             for alias in node.names:
-                if alias.name == "torch" or (
-                    alias.name.startswith("torch.") and alias.asname is None
+                if alias.name == module or (
+                    alias.name.startswith(f"{module}.") and alias.asname is None
                 ):
-                    return alias.asname or "torch"
+                    return alias.asname or module
     return ""
+
+
+def module_name(source: Source, module: str, short: str) -> Spelled:
+    """What a module is called in a file, and the import that is needed for it, under its short
+    name.
+    """
+    if known := _module_name(source, module):
+        return known, ()
+    name = source.fresh(short)
+    return name, (Import(source, f"import {module} as {name}"),)
 
 
 def torch_in(source: Source) -> Spelled:

@@ -1,0 +1,203 @@
+"""Which tensors have a row for each sample of one batch, and which have the same shape."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from autofast.facts.batch.kinds import Kind, unknown_value
+from autofast.facts.batch.losses import Losses
+from autofast.facts.batch.losses_of_torch import loss_called
+from autofast.facts.batch.samples import Activation, Shape, joined
+from autofast.facts.switches import batch_loops
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import taken_by
+from autofast.flow.loops import loops_around
+from autofast.flow.program import Flow
+from autofast.flow.scopes import parameters
+from autofast.model.calls import arguments_of, is_method, is_same_code, keyword_of, literal_of
+from autofast.model.script import Script
+from autofast.model.several import wordset
+from autofast.model.source import function_of, nodes_in
+from autofast.model.syntax import is_attribute, is_constant
+from autofast.rule import Refusal
+
+EACH = (Kind.ROWS, Kind.OPAQUE)
+# What leaves the shape as it is; of scores, the place of the largest, too.
+KEEPING = wordset(
+    """to cuda cpu detach long int float contiguous clone data softmax log_softmax exp sigmoid"""
+)
+PACK, PAD = (f"torch.nn.utils.rnn.{n}" for n in ("pack_padded_sequence", "pad_packed_sequence"))
+FLAT = wordset("view reshape flatten")
+PLACES = wordset("argmax torch.argmax max torch.max")
+COMPARED = wordset("torch.nn.functional.cross_entropy torch.nn.functional.nll_loss")
+
+
+class Alignment:
+    """``script.analysis(Alignment)``"""
+
+    def __init__(self, script: Script):
+        self.script, self.flow = script, script.analysis(Flow)
+        self.losses = Losses(script, whole=False)
+        self._runs: dict[tuple[ast.AST, ast.AST | None], Activation] = {}
+
+    def have_same_rows(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether two tensors of one function have as many rows."""
+        packed = self._packed(one) or self._packed(other)
+        if packed is not None and any(self._is_same(packed, self._plain(e)) for e in (one, other)):
+            return True
+        return self.have_same_shape(one, other) or all(self._kind(e) in EACH for e in (one, other))
+
+    def have_same_shape(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether two tensors of one function certainly have the same shape: labels, and the
+        classes of the scores that a loss compares with them.
+        """
+        flat = is_flat(one), is_flat(other)
+        if all(flat):
+            assert isinstance(one, ast.Call) and isinstance(other, ast.Call)
+            one, other = one.func.value, other.func.value  # type: ignore[attr-defined]
+        elif any(flat):
+            return False
+        one, other = self._plain(one), self._plain(other)
+        return (
+            self._is_same(one, other)
+            or self._are_compared(self._scores(one), other)
+            or self._are_compared(self._scores(other), one)
+        )
+
+    def is_choice(self, expr: ast.expr) -> bool:
+        """Whether it is the place of the largest of scores: ``logits.argmax(1)``."""
+        expr = expr.func.value if is_flat(expr) and is_method(expr) else expr
+        return self._scores(expr) is not None
+
+    def is_compared(self, labels: ast.expr) -> bool:
+        """Whether a loss of classes has it for labels, in the same function."""
+        labels = labels.func.value if is_flat(labels) and is_method(labels) else labels
+        return any(self._is_same(self._plain(labels), target) for _, target in self._losses(labels))
+
+    # --------------------------------------------------------------------------------------- shapes
+    def _is_same(self, one: ast.expr, other: ast.expr) -> bool:
+        return self.flow.is_same(one, other) or (
+            not isinstance(one, ast.Name) and is_same_code(one, other)
+        )
+
+    def _plain(self, expr: ast.expr) -> ast.expr:
+        """``y`` of ``y.long().cpu()``, ``F.softmax(y, dim=1)``."""
+        while True:
+            match expr:
+                case ast.Call(args=[inner, *_]) if self.script.called(expr) and (
+                    self.script.library_function(expr).rpartition(".")[2] in KEEPING
+                ):
+                    expr = inner
+                case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in KEEPING:
+                    expr = inner
+                case ast.Attribute(value=inner, attr="data"):
+                    expr = inner
+                case _:
+                    return expr
+
+    def _scores(self, places: ast.expr) -> ast.expr | None:
+        """``logits`` where ``places`` are ``logits.argmax(1)``, ``torch.max(logits, 1)[1]``."""
+        places, second = self._plain(places), False
+        if isinstance(places, ast.Name):
+            made = self.flow.definition(places)
+            taker, way = taken_by(made.node) if made is not None else (None, [])
+            if not isinstance(taker, ast.Assign) or way not in ([], [1]):
+                return None
+            if not way:
+                return self._scores(taker.value)
+            places, second = self._plain(taker.value), True
+        elif is_attribute(places, "indices") or (
+            isinstance(places, ast.Subscript) and is_constant(places.slice, 1)
+        ):
+            places, second = self._plain(places.value), True
+        if not isinstance(places, ast.Call):
+            return None
+        name = self.script.library_function(places)
+        given = arguments_of(places)
+        if not name and is_method(places):
+            name, given = places.func.attr, [places.func.value, *given]
+        if name.rpartition(".")[2] != ("max" if second else "argmax") or len(given) != 2:
+            return None
+        return self._plain(given[0]) if literal_of(given[1]) in (1, -1) else None
+
+    def _are_compared(self, scores: ast.expr | None, labels: ast.expr) -> bool:
+        """Whether a loss of classes is computed of these scores and these labels."""
+        if scores is None:
+            return False
+        return any(
+            self._is_same(given, scores) and self._is_same(target, labels)
+            for given, target in self._losses(scores)
+        )
+
+    def _losses(self, place: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """What the losses of classes in a function compare."""
+        for call in nodes_in(function_of(place), ast.Call):
+            found = [loss_called(t) for t in self.script.called(call)]
+            if len(call.args) == 2 and found and all(f and f[0].uneven for f in found):
+                yield self._plain(call.args[0]), self._plain(call.args[1])
+
+    # ----------------------------------------------------------------------------------------- rows
+    def _packed(self, rows: ast.expr) -> ast.expr | None:
+        """The lengths of what ``pad_packed_sequence`` gives, by what was packed."""
+        call, packed = self._part_of(rows), False
+        for _ in range(4):
+            if not isinstance(call, ast.Call) or not call.args:
+                return None
+            name = self.script.library_function(call)
+            if name in (PACK, PAD):
+                if self.script.constant(keyword_of(call, "batch_first") or call) is not True:
+                    return None
+            if name == PACK:
+                return self._plain(call.args[1]) if packed and len(call.args) > 1 else None
+            packed = packed or name == PAD
+            call = self._part_of(call.args[0])
+        return None
+
+    def _part_of(self, name: ast.expr) -> ast.expr | None:
+        """The call whose result, or the first part of it, a variable is."""
+        made = self.flow.definition(name)
+        taker, way = taken_by(made.node) if made is not None else (None, [])
+        return taker.value if isinstance(taker, ast.Assign) and way in ([], [0]) else None
+
+    def _kind(self, expr: ast.expr) -> Shape | None:
+        try:
+            return self.losses.shape(expr, self._run(expr))
+        except Refusal:
+            return None
+
+    def _run(self, place: ast.AST) -> Activation:
+        """The run of a function that a batch brings there: in a turn of its loop, or called in
+        one.
+        """
+        function, loops = function_of(place), batch_loops(self.script)
+        here = (n for n in loops_around(place) if isinstance(n, ast.For) and n in loops)
+        loop = next(here, None)
+        if (function, loop) not in self._runs:
+            names = (
+                frozenset(n.id for n in nodes_in(loop.target, ast.Name)) if loop else frozenset()
+            )
+            given = (
+                {} if loop else {p.arg: self._given(function, p.arg) for p in parameters(function)}
+            )
+            self._runs[function, loop] = Activation(function, given, loop, names)
+        return self._runs[function, loop]
+
+    def _given(self, function: ast.AST, name: str) -> Callable[[], Shape]:
+        def kind() -> Shape:
+            given = self.script.analysis(CallGraph).arguments(function, name)  # type: ignore[arg-type]
+            found = [self.losses.shape(e, self._run(call)) for call, e in given if e is not None]
+            if not found or len(found) < len(given):
+                raise unknown_value(function)
+            return joined(found, function)
+
+        return kind
+
+
+def is_flat(expr: ast.expr) -> bool:
+    """``y.view(-1)``, ``y.flatten()``: in one dimension."""
+    if not is_method(expr, *FLAT) or expr.keywords:
+        return False
+    if not expr.args:
+        return expr.func.attr == "flatten"
+    return len(expr.args) == 1 and expr.func.attr != "flatten" and ast.unparse(expr.args[0]) == "-1"

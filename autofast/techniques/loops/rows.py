@@ -1,0 +1,290 @@
+"""What a loop over the rows of tensors does in all its turns together.
+
+In ``for i, n in enumerate(lengths):`` the whole of ``n``, and of ``lengths[i]``, is ``lengths``: an
+expression of one turn stands for a row of an expression of tensors, where it is made of rows and
+numbers by operations on each element.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Container, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from autofast.edit.edits import Holes
+from autofast.facts.batch.alignment import Alignment, is_flat
+from autofast.facts.dimensions import dimension_count
+from autofast.facts.element_reads import stays_inside
+from autofast.facts.extents import measured_by
+from autofast.flow.defuse import taken_by
+from autofast.flow.program import Flow, definitions_at
+from autofast.model.calls import is_method, is_name, is_same_code
+from autofast.model.script import Script
+from autofast.model.several import all_of, any_of, wordset
+from autofast.model.source import nodes_in, parent_of, within
+from autofast.model.syntax import is_stored
+from autofast.model.values import Arg, Const, Num, Tensor, of_kind
+from autofast.rule import Refusal
+
+SAME = wordset("cpu detach numpy data")  # what gives the same numbers
+READS = wordset("item tolist")
+BYTES = re.compile(r"uint8|\bbyte\(|ByteTensor")
+NUMBERS = wordset("builtins.int builtins.float builtins.bool")
+ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<",
+         ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}  # fmt: skip
+
+
+@dataclass
+class Whole:
+    """An expression of tensors: its code (a template), the tensors whose rows the turns have.
+
+    ``atom``: the code needs no parentheses. ``read``: the loop reads it as a number of Python.
+    """
+
+    code: str
+    parts: list[ast.expr] = field(default_factory=list)
+    atom: bool = True
+    is_bool: bool = False
+    read: bool = False
+
+    def __str__(self) -> str:
+        return self.code if self.atom else f"({self.code})"
+
+
+class Rows:
+    """A loop over rows; raises :class:`Refusal` without words for any other.
+
+    Attributes:
+        index: the variable that counts the rows, or empty.
+        over: the tensors that it gets rows of, by the variables that get them.
+        count: how often it turns, of ``range(count)``.
+        holes: what stands for the names in the code of :class:`Whole`.
+    """
+
+    def __init__(self, script: Script, loop: ast.For):
+        self.script, self.loop, self.flow = script, loop, script.analysis(Flow)
+        self.index, self.over, self.holes = "", dict[str, ast.expr](), Holes()
+        self.count: ast.expr | None = None
+        self._flat = False
+        if loop.orelse:
+            raise Refusal
+        self._read(loop.target, loop.iter)
+
+    def _read(self, target: ast.expr, over: ast.expr) -> None:
+        match target, over:
+            case ast.Name(id=name), ast.Call(args=[count]) if self._calls(over, "range"):
+                self.index, self.count = name, count
+            case ast.Tuple(elts=[ast.Name(id=name), inner]), ast.Call(args=[rows]) if self._calls(
+                over, "enumerate"
+            ):
+                self.index = name
+                self._read(inner, rows)
+            case ast.Tuple(elts=targets), ast.Call(args=several) if self._calls(over, "zip"):
+                if len(targets) != len(several):
+                    raise Refusal
+                for each, rows in zip(targets, several, strict=True):
+                    self._read(each, rows)
+            case ast.Name(id=name), _ if self.script.may_be(over, Tensor):
+                self.over[name] = over
+            case _:
+                raise Refusal
+
+    def _calls(self, node: ast.Call, name: str) -> bool:
+        plain = all(k.arg == "strict" for k in node.keywords)
+        return plain and self.script.is_call(node, f"builtins.{name}")
+
+    def check_names(self, kept: Container[ast.expr] = ()) -> None:
+        """Raises where something behind the loop reads a variable that it binds, but for those that
+        are kept.
+        """
+        for name in nodes_in(self.loop, ast.Name):
+            if (
+                is_stored(name)
+                and name not in kept
+                and not stays_inside(self.script, name, self.loop)
+            ):
+                raise Refusal(f"`{name.id}` of its last turn may be read behind it")
+
+    # -------------------------------------------------------------------------------- whole tensors
+    def hole(self, expr: ast.expr) -> str:
+        """An expression of the script in the new code."""
+        name = next((n for n, e in self.holes.items() if e is expr), f"e{len(self.holes)}")
+        self.holes[name] = expr
+        plain = type(expr) in ATOMS
+        return f"{{{name}}}" if plain else f"({{{name}}})"
+
+    def stays(self, expr: ast.expr) -> bool:
+        """Whether an expression is the same in all turns: of variables that the loop binds none."""
+        names = list(nodes_in(expr, ast.Name))
+        return not any(
+            within(d.node, self.loop) for n in names for d in definitions_at(self.script, n)
+        )
+
+    def whole(self, expr: ast.expr) -> Whole:
+        """What an expression is in all turns; raises :class:`Refusal` where that is not known."""
+        match expr:
+            case ast.Name(id=name):
+                made = self.flow.definition(expr)
+                if made is not None and within(made.node, self.loop.target):
+                    if name in self.over:
+                        return self._rows(self.over[name])
+                elif made is not None and made.value is not None and within(made.node, self.loop):
+                    return self.whole(made.value)
+            case ast.Subscript(value=rows, slice=index) if is_name(index, self.index or "?"):
+                if self.flow.definition(index) and self.stays(rows):
+                    return self._rows(rows)
+            case ast.Call(func=ast.Attribute(value=inner, attr=name), args=[], keywords=[]):
+                found = self.whole(inner)
+                if name in READS:
+                    found.read = True
+                if name in READS | SAME:
+                    return found
+                if name in ("long", "int", "float"):
+                    found.code, found.atom = f"{found}.{name}()", True
+                    return found
+            case ast.Attribute(value=inner, attr="data"):
+                return self.whole(inner)
+            case ast.Call(args=[inner], keywords=[]) if self.script.is_call(expr, *NUMBERS):
+                return self._cast(self.script.library_function(expr), self.whole(inner))
+            case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in SIGNS:
+                both = self.whole(left), self.whole(right)
+                return self._combined(SIGNS[type(sign)], *both, is_bool=True)
+            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in SIGNS:
+                return self._combined(SIGNS[type(sign)], self.whole(left), self.whole(right))
+        if self.stays(expr) and self.script.must_be(expr, Const, Num, Arg):
+            return Whole(self.hole(expr))
+        raise Refusal
+
+    def _rows(self, rows: ast.expr) -> Whole:
+        if not self.script.must_be(rows, Tensor):
+            raise Refusal(f"nothing shows that `{ast.unparse(rows)}` is a tensor")
+        flat = self._flat and not self._is_vector(rows)
+        return Whole(self.hole(rows) + ".flatten()" * flat, [rows])
+
+    def first(self) -> ast.expr:
+        """One of the tensors that it goes over."""
+        return next(iter(self.over.values()))
+
+    def place(self, index: ast.expr) -> Whole:
+        """The whole of an index, as integers of 64 bits."""
+        found = self.whole(index)
+        if not found.parts:
+            raise Refusal
+        if not found.code.endswith(".long()") and not all(map(self._is_place, found.parts)):
+            found.code, found.atom = f"{found}.long()", True
+        return found
+
+    def _is_place(self, rows: ast.expr) -> bool:
+        """Whether its type is certainly int64: the largest of scores, labels of a loss that are no
+        bytes.
+        """
+        together = self.script.analysis(Alignment)
+        bytes_named = any(map(BYTES.search, (s.text for s in self.script.sources)))
+        return together.is_choice(rows) or (together.is_compared(rows) and not bytes_named)
+
+    def _cast(self, kind: str, found: Whole) -> Whole:
+        found.read = True
+        if kind.endswith("bool"):
+            raise Refusal
+        if kind.endswith("int") and not found.is_bool and not all(map(self._is_whole, found.parts)):
+            found.code, found.atom = f"{found}.long()", True
+        return found
+
+    def _is_whole(self, rows: ast.expr) -> bool:
+        """Whether a tensor certainly has whole numbers."""
+        types = {t.dtype for t in of_kind(self.script.values(rows), Tensor)}
+        return types == {"int"} or self._is_place(rows)
+
+    def _combined(self, sign: str, one: Whole, other: Whole, is_bool: bool = False) -> Whole:
+        code = f"{one} {sign} {other}"
+        return Whole(code, [*one.parts, *other.parts], atom=False, is_bool=is_bool)
+
+    # --------------------------------------------------------------------------------------- shapes
+    def check_rows(self, parts: list[ast.expr]) -> None:
+        """Raises where the turns may be others than the rows of these tensors."""
+        turns = [*self.over.values()]
+        if self.count is not None:
+            measured = self.measured(self.count)
+            if measured is None:
+                raise Refusal("nothing shows that it goes over all rows")
+            turns.append(measured)
+        together = self.script.analysis(Alignment)
+        for one in turns:
+            for part in (*parts, *turns):
+                if one is not part and not together.have_same_rows(one, part):
+                    named = f"`{ast.unparse(one)}` and `{ast.unparse(part)}`"
+                    raise Refusal(f"nothing shows that {named} have as many rows")
+
+    @contextmanager
+    def in_one_shape(self, exprs: list[ast.expr]) -> Iterator[None]:
+        """What stands together in one operation: :meth:`whole` gives tensors of one shape."""
+        parts = list[ast.expr]()
+        for part in (p for e in exprs for p in self.whole(e).parts):
+            if not any(is_same_code(part, p) for p in parts):
+                parts.append(part)
+        self.check_rows(parts)
+        together = self.script.analysis(Alignment)
+        alike = all(together.have_same_shape(parts[0], p) for p in parts[1:])
+        single = [any(is_same_code(p, s) for s in self._single) for p in parts]
+        if not all(s or self._is_vector(p) for s, p in zip(single, parts, strict=True)) and not (
+            alike and any(single)
+        ):
+            named = ", ".join(f"`{ast.unparse(p)}`" for p in parts)
+            raise Refusal(
+                f"nothing shows that {named} {'has' if len(parts) == 1 else 'have'} one number in each row"
+            )
+        self._flat = not alike and not all(map(self._is_vector, parts))
+        yield
+        self._flat = False
+
+    def _is_vector(self, rows: ast.expr) -> bool:
+        return is_flat(rows) or dimension_count(self.script, rows) == 1
+
+    @cached_property
+    def _single(self) -> list[ast.expr]:
+        """The tensors of whose rows a number of Python is made in the loop."""
+        found = list[ast.expr]()
+        for node in nodes_in(self.loop, ast.expr):
+            tested = any_of([parent_of(node)], ast.If) and any_of([node], ast.Compare)
+            read = is_method(node, *READS) or self.script.is_call(node, *NUMBERS)
+            if tested or read:
+                with suppress(Refusal):
+                    found += self.whole(node).parts
+        return found
+
+    def measured(self, count: ast.expr) -> ast.expr | None:
+        """The tensor whose rows a number counts: ``x`` of ``x.size(0)``, ``n`` of ``n = len(x)``,
+        ``b`` of ``b, t = x.shape``.
+        """
+        made = self.flow.definition(count)
+        if made is None:
+            return measured_by(count)
+        if made.value is not None:
+            return self.measured(made.value)
+        match taken_by(made.node):
+            case ast.Assign(value=ast.Attribute(value=of, attr="shape")), [0]:
+                return of
+            case ast.Assign(value=ast.Call(func=ast.Attribute(value=of, attr="size"), args=[])), [
+                0
+            ]:
+                return of
+        return None
+
+
+def is_full(cut: ast.expr) -> bool:
+    """``:`` in an index."""
+    return ast.unparse(cut) == ":"
+
+
+def one_cut(cuts: list[ast.expr]) -> ast.Slice:
+    """The one of some parts of an index that is not all of its dimension; raises :class:`Refusal`
+    without words where there is none.
+    """
+    bounded = [cut for cut in of_kind(cuts, ast.Slice) if not is_full(cut)]
+    if len(bounded) != 1 or not all_of(cuts, ast.Slice) or bounded[0].step is not None:
+        raise Refusal
+    return bounded[0]

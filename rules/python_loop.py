@@ -1,0 +1,30 @@
+"""python-loop: operate on whole tensors, not on one row after the other in a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autofast.facts.cost import gains
+from autofast.model.script import Script
+from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.loops.planned import Batched, batched
+from autofast.write.spelling import uses_gpu
+
+
+@rule(
+    "python-loop",
+    Effect.EXACT,
+    groups=("sync",),
+    decides=Batched,
+    relieves={"host": 10},
+    asks=gains.elements,
+)
+def find(script: Script, options: Options) -> Iterator[Finding]:
+    """Operate on whole tensors, not on one row after the other in a loop."""
+    if options.target == "cpu" or not uses_gpu(script):
+        return  # on the CPU, nothing is launched
+    for plan in script.analysis(batched):
+        if plan.refusal:
+            yield Finding(plan.loop, plan.message, refusal=plan.refusal)
+        else:
+            yield Finding(plan.loop, plan.message, edits=plan.edits)

@@ -1,0 +1,350 @@
+"""python-loop: loops over the rows of tensors become operations on whole tensors, where that gives
+the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import textwrap
+
+import pytest
+
+from tests.onerule import apply, run
+
+SCRIPT = """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.utils.data import DataLoader, Dataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+use_cuda = torch.cuda.is_available()
+
+
+class Words(Dataset):
+    def __init__(self, n):
+        self.items = [(torch.randint(1, 9, (3 + i % 5,)), i % 3) for i in range(n)]
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        return self.items[i]
+
+
+def collate(batch):
+    batch.sort(key=lambda b: -len(b[0]))
+    lengths = {lengths}
+    ids = torch.zeros(len(batch), max(len(b[0]) for b in batch)).long()
+    for i, (words, _) in enumerate(batch):
+        ids[i, : len(words)] = words
+    return ids, lengths, torch.tensor([b[1] for b in batch])
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(9, 4)
+        self.rnn = nn.GRU(4, 4, batch_first=True)
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, ids, lengths):
+        h = self.embed(ids)
+        B, T = ids.shape
+{mask}
+        shown = mask.float().view(B, T, 1)
+        seen.append(shown.sum(0).tolist())
+        return self.out((h * shown).sum(1))
+
+
+seen = []
+loader = DataLoader(Words(22), batch_size=4, collate_fn=collate)
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+confusion, hits, table = torch.zeros(3, 3), torch.zeros(3), np.zeros((3, 3), dtype=int)
+right = total = 0
+classes = [0, 0, 0]
+for epoch in range(2):
+    for ids, lengths, y in loader:
+        ids, lengths, y = ids.to(device), lengths.to(device), y.to(device)
+        logits = model(ids, lengths)
+        loss = F.cross_entropy(logits, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        pred = logits.argmax(1)
+{count}
+print(seen, confusion, hits, table, right, total, classes, float(loss))
+"""
+MASK = "mask = (ids > 0).float()"
+FIXED = "torch.tensor([len(b[0]) for b in batch])"
+
+
+def script(mask: str = MASK, count: str = "pass", lengths: str = FIXED) -> str:
+    text = SCRIPT.replace("{lengths}", lengths).replace("{mask}", textwrap.indent(mask, " " * 8))
+    return text.replace("{count}", textwrap.indent(count, " " * 8))
+
+
+def output(text: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        run(text)
+    return out.getvalue()
+
+
+MASKS = [
+    (
+        "mask = torch.zeros(B, T, device=ids.device)\nfor i, n in enumerate(lengths):\n    mask[i, :n] = 1",
+        "mask = (torch.arange(T, device=ids.device) < lengths.view(-1, 1)).float()",
+    ),
+    (
+        "mask = torch.ones(B, T).to(ids.device)\nfor i in range(B):\n    mask[i, lengths[i]:] = 0",
+        "mask = (torch.arange(T, device=ids.device) < lengths.view(-1, 1)).float()",
+    ),
+    (
+        "mask = torch.zeros(ids.size(0), ids.size(1), dtype=torch.bool, device=device)\nfor i in range(ids.size(0)):\n"
+        "    mask[i, lengths[i].item():] = True",
+        "mask = torch.arange(ids.size(1), device=device) >= lengths.view(-1, 1)",
+    ),
+    (
+        "mask = torch.zeros((B, T)).long().to(device)\nfor i in range(len(lengths)):\n    n = lengths[i]\n    mask[i][:n] = 1",
+        "mask = (torch.arange(T, device=device) < lengths.view(-1, 1)).long()",
+    ),
+    (
+        "mask = h.new_zeros(B, T)\nfor i in range(B):\n    mask[i, 1:lengths[i] + 1] = 1",
+        "positions = torch.arange(T, device=h.device)\n"
+        "mask = ((positions >= 1) & (positions < (lengths + 1).view(-1, 1))).to(h.dtype)",
+    ),
+    (
+        "mask = torch.ones(B, 1, T).to(ids.device)\nfor i, n in enumerate(lengths):\n    mask[i, :, n:] = 0",
+        "mask = (torch.arange(T, device=ids.device) < lengths.view(-1, 1, 1)).float()",
+    ),
+    (
+        "mask = torch.ones(B, T, 1).to(ids.device)\nfor i, n in enumerate(lengths):\n    mask[i, n:] = 0",
+        "mask = (torch.arange(T, device=ids.device).view(-1, 1) < lengths.view(-1, 1, 1)).float()",
+    ),
+    (
+        "mask = torch.zeros(ids.shape[:2], device=device)\nfor i, n in enumerate(lengths):\n    mask[i, n:] = -1e4",
+        "mask.masked_fill_(torch.arange(ids.shape[1], device=device) >= lengths.view(-1, 1), -1e4)",
+    ),
+    (  # on the host: read once
+        "mask = torch.zeros(B, T)\nfor i in range(B):\n    mask[i, :lengths[i]] = 1\nk = mask[0]\nmask = mask.to(device)",
+        "mask = (torch.arange(T) < lengths.cpu().view(-1, 1)).float()",
+    ),
+    (  # ... or made where it goes
+        "mask = torch.zeros(B, T)\nfor i in range(B):\n    mask[i, :lengths[i]] = 1\nif use_cuda:\n    mask = mask.cuda()",
+        "mask = (torch.arange(T, device=lengths.device) < lengths.view(-1, 1)).float()",
+    ),
+    (
+        "packed = pack_padded_sequence(h, lengths.cpu(), batch_first=True)\nh, _ = self.rnn(packed)\n"
+        "h, _ = pad_packed_sequence(h, batch_first=True)\nmask = torch.zeros(h.size(0), h.size(1), device=device)\n"
+        "for i in range(h.size(0)):\n    mask[i, :lengths[i]] = 1",
+        "mask = (torch.arange(h.size(1), device=device) < lengths.view(-1, 1)).float()",
+    ),
+]
+
+
+COUNTS = [
+    (
+        "for t, p in zip(y.view(-1), pred.view(-1)):\n    confusion[t.long(), p.long()] += 1",
+        "confusion.index_put_((y.view(-1).long().cpu(), pred.view(-1).long().cpu()), "
+        "confusion.new_tensor(1), accumulate=True)",
+    ),
+    (
+        "for i in range(y.size(0)):\n    table[int(y[i]), int(pred[i])] += 1\n    if pred[i] == y[i]:\n        right += 1",
+        "np.add.at(table, (y.cpu().numpy(), pred.cpu().numpy()), 1)\nright += (pred == y).sum().item()",
+    ),
+    (
+        "for t, p in zip(y, pred):\n    confusion[t][p] += 1\n    hits[t] += int(t == p)\n    total += 1",
+        "",
+    ),
+    (
+        "for t, p in zip(y, pred):\n    hits[t] += int(t == p)\n    total += 1",
+        "hits.index_put_((y.cpu(),), (y == pred).to(hits), accumulate=True)\ntotal += len(y)",
+    ),
+    (
+        "for i, t in enumerate(y):\n    label = t.item()\n    if label == pred[i].item():\n        hits[label] += 1\n    else:\n        total += 2",
+        "hits.index_put_((y[y == pred].cpu(),), hits.new_tensor(1), accumulate=True)\ntotal += 2 * (~(y == pred)).sum().item()",
+    ),
+    (
+        "for t, p in zip(y, pred):\n    if t.item() != 2:\n        confusion[t.item(), p.item()] += 1",
+        "kept = y != 2\nconfusion.index_put_((y[kept].cpu(), pred[kept].cpu()), confusion.new_tensor(1), accumulate=True)",
+    ),
+    (
+        "for i in range(len(pred)):\n    right += (pred[i] == y[i]).item()\n    hits[y[i].item()] += (pred[i] == y[i]).item()",
+        "right += (pred == y).sum().item()\nhits.index_put_((y.cpu(),), (pred == y).to(hits), accumulate=True)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("mask", "written"), MASKS)
+def test_masks_are_made_at_once(mask: str, written: str) -> None:
+    check(script(mask), written)
+
+
+@pytest.mark.parametrize(("count", "written"), COUNTS)
+def test_rows_are_counted_at_once(count: str, written: str) -> None:
+    check(script(count=count), written)
+
+
+def check(text: str, written: str) -> None:
+    found = apply("python-loop", text)
+    assert "".join("".join(found.lines).split()) == "".join(written.split())
+    assert bool(found.fixes) == bool(written)
+    assert output(found.text) == output(text)
+
+
+SPANS = [
+    (
+        "f0_spans, t0_spans = [], []\n",
+        "for i in range(x.size(0)):\n    f = random.randint(0, 2)\n    f0 = random.randint(0, x.size(1) - f)\n"
+        "    x[i, f0:f0 + f, :] = 0\n    t0 = np.random.randint(0, 4)\n    x[i, :, t0:t0 + 2] = 0",
+    ),
+    (
+        "f_spans, t_spans = [], []\n",
+        "for i in range(len(x)):\n    for _ in range(2):\n        w = random.randint(0, 1)\n        f = random.randint(0, x.shape[1] - w)\n"
+        "        x[i, f:f + w] = 0\n        w = random.randint(0, 2)\n        t = random.randint(0, x.shape[2] - w)\n        x[i, :, t:t + w] = 0",
+    ),
+    (
+        "spans = []\n",
+        "for i in range(x.size(0)):\n    x[i, :, :random.randint(0, 3)] = 1.5",
+    ),
+    (
+        "a_spans = []\n",
+        "n = x.size(0)\nfor i in range(n):\n    a, b = random.randint(0, 3), random.randint(0, 5)\n    x[i, a:] = -2",
+    ),
+]
+SPANNED = """
+import random
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+random.seed(0), np.random.seed(0), torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def augment(x):
+{body}
+    return x
+
+
+model = nn.Linear(30, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for (x,) in DataLoader(TensorDataset(torch.randn(10, 5, 6)), batch_size=4):
+        x = augment(x.to(device))
+        loss = model(x.flatten(1)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(x, loss, random.random(), np.random.rand())
+"""
+
+
+def spanned(body: str) -> str:
+    return SPANNED.replace("{body}", textwrap.indent(body, "    "))
+
+
+@pytest.mark.parametrize(("lists", "loop"), SPANS)
+def test_spans_are_filled_at_once(lists: str, loop: str) -> None:
+    text = spanned(loop)
+    found = apply("python-loop", text)
+    assert len(found.fixes) == 1 and lists in found.text
+    assert output(found.text) == output(text)
+
+
+DRAWN = "for i in range(x.size(0)):\n    a = random.randint(0, 3)\n    "
+KEPT_SPANS = [
+    (DRAWN + "x[i, a - 1:a + 1] = 0", "`a - 1` is never negative"),
+    (DRAWN.replace("x.size(0)", "4") + "x[i, a:a + 1] = 0", "goes over all rows of `x`"),
+    (DRAWN + "x[i, a:a + 1] = x[i].mean().item()", ""),
+    (DRAWN + "x[i, a:a + 1] = 0\n    x[i, a + 1:] = 1", ""),
+    (DRAWN + "if a:\n        x[i, :a] = 0", ""),
+    (DRAWN + "x[i, a:a + 1] = 0\n    x = x * 1", ""),
+    (DRAWN + "x[i, a:a + 1, 2] = 0", ""),
+    (DRAWN + "a = int(x[i, 0, 0] > 0)\n    x[i, a:a + 1] = 0", ""),
+    (DRAWN + "for _ in range(a):\n        x[i, :a] = 0", ""),
+]
+
+
+@pytest.mark.parametrize(("loop", "why"), KEPT_SPANS)
+def test_spans_that_stay(loop: str, why: str) -> None:
+    found = apply("python-loop", spanned(loop))
+    assert not found.fixes and bool(found.refusals) == bool(why) and why in found.refusals
+
+
+ROWS = "for i, n in enumerate(lengths):\n    mask[i, :n] = 1"
+ZEROS = "mask = torch.zeros(B, T, device=ids.device)\n"
+COUNTED = "for t, p in zip(y, pred):\n    "
+REFUSED = [
+    (script(ZEROS + ROWS, lengths="torch.tensor([b[1] - 1 for b in batch])"), "never negative"),
+    (script(ZEROS + "k = mask.sum()\n" + ROWS), "is used before it is filled"),
+    (
+        script(ZEROS + "if B > 1:\n    for i in range(B):\n        mask[i, :lengths[i]] = 1"),
+        "under another condition",
+    ),
+    (script(ZEROS + ROWS + "\nmask[0] += n * 0"), "`n` of its last turn"),
+    (
+        script("mask = torch.zeros(B + 0, T, device=ids.device)\n" + ROWS),
+        "as many rows as the loop turns",
+    ),
+    (
+        script(
+            "z = torch.zeros(9, T, device=ids.device)\nmask = torch.zeros(len(z), T, device=ids.device)\n"
+            + ROWS
+            + "\nmask = mask[:B]"
+        ),
+        "`lengths` and `z` have as many rows",
+    ),
+    (script(count=COUNTED + "classes[t] += int(t == p)"), "`classes` is no tensor or array"),
+    (script(count=COUNTED + "hits[t] += 1"), "one number in each row"),
+    (
+        script(
+            count="few = torch.zeros(2).long()\nfor t, p in zip(y, few):\n    confusion[t.item(), p.item()] += 1"
+        ),
+        "`y` and `few` have as many rows",
+    ),
+    (script(count="for i in range(3):\n    hits[y[i].item()] += 1"), "goes over all rows"),
+    (
+        script(count=COUNTED + "confusion[t.item(), p.item()] += 1\ntotal += int(t)"),
+        "`t` of its last turn",
+    ),
+]
+UNLIKE = [
+    script(ZEROS + ROWS + "\n    mask[i, 0] = mask[i, 0] * 2"),
+    script(ZEROS + ROWS + "\n    if n == 3:\n        break"),
+    script("mask = torch.zeros(B, T, requires_grad=True)\n" + ROWS.replace("mask[", "mask.data[")),
+    "import torch\ntorch.set_default_dtype(torch.float64)\n" + script(ZEROS + ROWS),
+    script(count=COUNTED + "if hits[t] < 5:\n        hits[t] += int(t == p)"),
+    script(count=COUNTED + "hits[t] += 0.1 * int(t == p)"),
+    script(count=COUNTED + "hits[t] += float(logits[0, 0] * int(t == p))"),
+    script(count="small = torch.zeros(3).half()\n" + COUNTED + "small[t] += int(t == p)"),
+    script(count=COUNTED + "hits[hits[t].long()] += int(t == p)"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), REFUSED)
+def test_loops_that_stay(text: str, why: str) -> None:
+    found = apply("python-loop", text)
+    assert not found.fixes and why in found.refusals
+
+
+@pytest.mark.parametrize("text", UNLIKE)
+def test_other_loops(text: str) -> None:
+    found = apply("python-loop", text)
+    assert not found.fixes and not found.refusals
+
+
+def test_what_is_gone_needs_no_copies() -> None:
+    """loss-item-sync copies to the host what a loop looks at, but for one that goes."""
+    text = script(count=COUNTED + "hits[t] += int(t == p)")
+    assert [f.rule for f in apply("loss-item-sync", text).fixes] == ["loss-item-sync"]
+    both = apply("loss-item-sync python-loop", text)
+    assert [f.rule for f in both.fixes] == ["python-loop"]
+    kept = apply("loss-item-sync python-loop", script(count=COUNTED + "classes[t] += int(t == p)"))
+    assert [f.rule for f in kept.fixes] == ["loss-item-sync"]
