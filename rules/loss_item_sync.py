@@ -39,8 +39,10 @@ from autofast.write.spelling import uses_gpu
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Read losses and counts from the device when they are needed, not in every step."""
-    left = gone(script, options)
-    yield from (f for f in _reads(script, options) if not within_any(f.node, left))
+    left, found = gone(script, options), list(_reads(script, options))
+    # What waits in several places, and is told at each, stays where one of them is gone.
+    others = {id(f.edits) for f in found if f.edits and within_any(f.node, left)}
+    yield from (f for f in found if not within_any(f.node, left) and id(f.edits) not in others)
 
 
 def _reads(script: Script, options: Options) -> Iterator[Finding]:

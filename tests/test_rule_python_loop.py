@@ -348,3 +348,12 @@ def test_what_is_gone_needs_no_copies() -> None:
     assert [f.rule for f in both.fixes] == ["python-loop"]
     kept = apply("loss-item-sync python-loop", script(count=COUNTED + "classes[t] += int(t == p)"))
     assert [f.rule for f in kept.fixes] == ["loss-item-sync"]
+
+
+def test_lengths_stay_where_the_mask_is_made() -> None:
+    """loss-item-sync leaves lengths on the host that are only fetched back, as a loop does."""
+    packed = "packed = pack_padded_sequence(h, lengths.cpu(), batch_first=True)\n"
+    text = script(packed + ZEROS + ROWS)
+    assert "lengths.to(device)" not in apply("loss-item-sync", text).text
+    both = apply("loss-item-sync python-loop", text)
+    assert [f.rule for f in both.fixes] == ["python-loop"] and "lengths.to(device)" in both.text
