@@ -45,7 +45,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     creations = list(hoisted_copies(script, hot))
     once = {n for c in creations for n in ast.walk(c.call)}
     kept = constants(script, hot) if options.decides(Constant) else ()
-    once |= {n for c in kept for n in ast.walk(c.node)}
+    once |= {n for c in kept for place in (c.node, *c.made) for n in ast.walk(place)}
     once |= {n for stmt in gone(script, options) for n in ast.walk(stmt)}
     others = (
         *moved_creations(script, hot),

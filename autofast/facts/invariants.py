@@ -12,11 +12,12 @@ from autofast.flow.callgraph import MADE, CallGraph, Function
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory, renames
 from autofast.flow.program import graph_of, holder_of
-from autofast.flow.reflection import whose_attributes
+from autofast.flow.reflection import namespace_calls, whose_attributes
 from autofast.flow.scopes import mentions, own_nodes, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict
 from autofast.model.calls import arguments_of, call_of, is_augmented, may_give
+from autofast.model.contents import with_contents
 from autofast.model.names import FACTORIES, LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
@@ -89,17 +90,16 @@ class Invariants:
     def __init__(self, script: Script):
         self.script = script
         self.effects, self.calls = script.analysis(Effects), script.analysis(CallGraph)
-        self.open = (
+        shown = [owner for n in script.nodes if (owner := whose_attributes(n)) is not None]
+        # Whether names of modules may be set, or where and of which type tensors are made; whether
+        # attributes may, too, of more than what a library gives (``vars(parser.parse_args())``).
+        self.unsure = (
             script.unread
             or script.log.full
             or script.calls("builtins.exec", *DEFAULTS)
-            or any(map(self._shows_attributes, script.nodes))
+            or not all(script.must_be(owner, Ext, Inst) for owner in shown)
         )
-
-    def _shows_attributes(self, node: ast.AST) -> bool:
-        """Of anything but what a library gives, such as ``vars(parser.parse_args())``."""
-        owner = whose_attributes(node)
-        return owner is not None and not certainly(self.script.values(owner), Ext)
+        self.open = self.unsure or not all(script.must_be(owner, Ext) for owner in shown)
 
     def holds(self, expr: ast.expr, method: ast.FunctionDef) -> bool:
         """Whether ``expr`` has the same value at each call of the method, which is also what it has
@@ -118,7 +118,7 @@ class Invariants:
         found = self.script.values(expr) if isinstance(expr, ast.expr) else frozenset()
         match expr:
             case ast.Name(ctx=ast.Load()):
-                return isinstance(owner(expr), COMPREHENSIONS) or self._is_bound_once(expr)
+                return isinstance(owner(expr), COMPREHENSIONS) or self.is_bound_once(expr)
             case ast.Attribute(value=ast.Name(id=name)) if (
                 isinstance(method, ast.FunctionDef) and name == method.args.args[0].arg
             ):
@@ -137,10 +137,12 @@ class Invariants:
                 )
             case ast.Call():
                 parts = [*arguments_of(expr)]
+                if isinstance(expr.func, ast.Name) and isinstance(owner(expr.func), DEFS):
+                    return False  # another function each time, or one that has no name elsewhere
                 if isinstance(expr.func, ast.Attribute) and not certainly(found, Ref):
                     if not any_of(self.script.values(expr.func), Ref, Func, Bound):
                         parts.append(expr.func.value)
-                return self._computes(expr, init) and all(
+                return self.computes(expr, init) and all(
                     self._is_same(part, method, init) for part in parts
                 )
             case ast.Starred() | ast.Lambda() | ast.Await() | ast.Yield() | ast.NamedExpr():
@@ -156,12 +158,34 @@ class Invariants:
                 )
         return False
 
-    def _is_bound_once(self, name: ast.Name) -> bool:
+    def is_bound_once(self, name: ast.Name) -> bool:
         """Whether a name of the module, or of Python, has one plain value all along."""
-        scope = holder_of(name)
-        stores = [n for n in mentions(scope, name.id) if not is_read(n)]
-        simple = _is_simple(self.script.values(name))
-        return isinstance(scope, ast.Module) and len(stores) < 2 and simple
+        scope, found = holder_of(name), self.script.values(name)
+        if not isinstance(scope, ast.Module):
+            return False
+        shown = [parent_of(call) for call in namespace_calls(scope)]
+        once = len([n for n in mentions(scope, name.id) if not is_read(n)]) < 2 and all(
+            isinstance(use, ast.Subscript) and is_read(use) for use in shown
+        )
+        return once and (_is_simple(found) or self._is_plain_list(found))
+
+    def _is_plain_list(self, found: Values) -> bool:
+        """Lists of constants, which nobody writes to under whatever name."""
+        lists = of_kind(found, Seq)
+        return (
+            has_only_constants(found)
+            and not any(
+                any_in(lists, self.script.values(base))
+                for w in self.effects.writes
+                for base in (w.base, w.node)
+                if isinstance(base, ast.expr) and (base is w.base or is_augmented(base))
+            )
+            and not any(
+                ReadOnly(self.script).follow(n, None)
+                for n in self.script.each(ast.Name)
+                if is_read(n) and any_in(lists, self.script.values(n))
+            )
+        )
 
     def is_kept(self, attribute: ast.Attribute, init: ast.FunctionDef | None) -> bool:
         """``self.x``: set by the constructor alone, a plain value or one that nobody writes to."""
@@ -254,7 +278,7 @@ class Invariants:
         return False
 
     # ------------------------------------------------------------------------------ what it calls
-    def _computes(self, call: ast.Call, init: ast.FunctionDef | None, depth: int = 0) -> bool:
+    def computes(self, call: ast.Call, init: ast.FunctionDef | None, depth: int = 0) -> bool:
         """Whether a call does nothing but compute, of what it is given."""
         spread = has_star(call.args) and not self.script.is_call(call, *OPERANDS)
         return not (spread or may_give(call)) and surely(
@@ -297,10 +321,10 @@ class Invariants:
                 return False
             match node:
                 case ast.Call(func=func) if not is_attribute(func, "append", "extend"):
-                    if not self._computes(node, init, depth + 1):
+                    if not self.computes(node, init, depth + 1):
                         return False
                 case ast.Name(ctx=ast.Load()) if isinstance(holder_of(node), ast.Module):
-                    if not self._is_bound_once(node):
+                    if not self.is_bound_once(node):
                         return False
                 case ast.Attribute(value=ast.Name(id=name), ctx=ast.Load()) if (
                     mine and given and name == next(iter(parameters(function))).arg
@@ -340,6 +364,8 @@ class ReadOnly(ValueFlow[None]):
                 return Verdict.GOES_ON
             case Act.BOUND if all(isinstance(t, ast.Name) for t in use.targets):
                 return Verdict.GOES_ON
+            case Act.LOOPED if has_only_constants(self.script.values(use.expr)):
+                return Verdict.STOPS
             case Act.ADDED if use.node.value is use.expr:  # type: ignore[attr-defined]
                 return Verdict.STOPS
             case Act.ASKED:
@@ -401,6 +427,13 @@ class Made(ReadOnly):
     def kept(self, target: ast.Attribute, context: None) -> str:
         mine = target.attr == self.name and function_of(target) is self.init
         return "" if mine else super().kept(target, context)
+
+
+def has_only_constants(found: Values) -> bool:
+    """Lists of numbers and of text, and lists of such."""
+    return certainly(found, Seq) and surely(
+        isinstance(t, (Seq, Const)) for t in with_contents(found)
+    )
 
 
 def _only_reads(name: str) -> bool:

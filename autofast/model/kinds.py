@@ -9,6 +9,7 @@ from typing import TypeGuard
 from autofast.model import names
 from autofast.model.events import Frame, Stack, WithFrame
 from autofast.model.names import AUTOCAST, LOADER, NO_GRAD, WRAPPERS, canonical, first_part
+from autofast.model.several import any_in
 from autofast.model.values import (
     NOTHING,
     NUMBER,
@@ -30,8 +31,11 @@ from autofast.model.values import (
     any_of,
     const,
     is_named,
+    names_of,
     things as values,
 )
+
+REMEMBERS = ("functools.lru_cache", "functools.cache", "functools.cached_property")
 
 
 def is_module(thing: Thing | None) -> bool:
@@ -179,6 +183,11 @@ def gradient_modes(stack: Sequence[Frame]) -> Iterator[tuple[WithFrame, ast.expr
             for expr, contexts in reversed(frame.contexts):
                 if (mode := grad_mode_of(contexts)) is not None:
                     yield frame, expr, mode
+
+
+def remembers(func: Func) -> bool:
+    """Whether a function keeps its results: ``@lru_cache``."""
+    return any(any_in(names_of(decorator), REMEMBERS) for decorator in func.decorators)
 
 
 def _inference(thing: Thing) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from autofast.flow.scopes import is_local
 from autofast.model.contents import members, with_contents, wrapped_by
 from autofast.model.events import Frame, WithFrame
-from autofast.model.kinds import is_autocast, is_module, is_optimizer
+from autofast.model.kinds import grad_mode_of, is_autocast, is_module, is_optimizer, remembers
 from autofast.model.names import WRAPPERS, first_part, is_of_model_library
 from autofast.model.roles import Evaluation
 from autofast.model.script import Script
@@ -30,7 +30,6 @@ from autofast.model.values import (
     Where,
     const,
     is_named,
-    names_of,
 )
 from autofast.read.recover.backward_needs import Wanted
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
@@ -50,7 +49,6 @@ GRAPH = wordset("""requires_grad grad_fn is_leaf grad retains_grad retain_grad r
     output_nr register_post_accumulate_grad_hook is_inference _version""")
 # fmt: on
 # fmt: on
-REMEMBERS = ("functools.lru_cache", "functools.cache", "functools.cached_property")
 AVERAGED = "torch.optim.swa_utils.AveragedModel"  # calls a copy of the model
 
 
@@ -139,9 +137,11 @@ def _caches(script: Script, region: Region) -> str:
     process.
     """
     for frame in region.calls(script):
-        for decorator in frame.func.decorators:
-            if any_in(names_of(decorator), REMEMBERS):
-                return f"{frame.func.name}() remembers its results, which may be tensors made here ({at(frame)})"
+        func = frame.func
+        if remembers(func) and "on" not in map(grad_mode_of, func.decorators):
+            return (
+                f"{func.name}() remembers its results, which may be tensors made here ({at(frame)})"
+            )
     read = {
         x
         for _, o in region.sites(script, "iterate")

@@ -35,6 +35,7 @@ from autofast.model.tensors import tensors_in
 from autofast.model.values import Arg, Cls, Const, Inst, Setting, Thing, Unknown, of_kind, one
 from autofast.techniques.transfers.buffers import OWN, SINCE, buffers, changes_buffers
 from autofast.techniques.transfers.factories import runs_often
+from autofast.techniques.transfers.tables import tables
 
 STORES = wordset("torch.save pickle.dump pickle.dumps joblib.dump dill.dump")
 WORK = (*LOOPS, *COMPREHENSIONS)
@@ -51,19 +52,21 @@ TAKEN = "training forward float double half type dtype device name T".split()  #
 class Constant:
     """``node``, in code that runs in every step, or for each item, and what makes it once.
 
-    ``copied``: to the device, each time.
+    ``copied``: to the device, each time. ``made``: what goes elsewhere with it.
     """
 
     node: ast.expr
     edits: Edits
     copied: bool = False
+    made: tuple[ast.AST, ...] = ()
 
 
 def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
     """One for each expression in a method, and for each function whose result stays the same."""
-    for copy, edit in buffers(script, hot):
-        yield Constant(copy, (edit,), True)
     often, names, kept = _run_often(script, hot), set[tuple[ast.AST, str]](), set[ast.AST]()
+    for copy, edit in buffers(script, hot):
+        kept.add(copy)
+        yield Constant(copy, (edit,), True)
     for node, made, copied in (*_copied(script, hot), *_computed(script, often)):
         method = function_of(node)
         assert isinstance(method, ast.FunctionDef)
@@ -99,6 +102,9 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             code = f"def __init__({this}){told}:\n    super().__init__()\n    {code}\n"
             once = Before(of_kind(cls.node.body, DEFS)[0], code, {"made": made}, rank=Rank.MOVED)
         yield Constant(node, (once, Rewrite(node, f"{this}.{name}"), *moved), copied)
+    for table in tables(script, hot, kept):
+        kept |= {*table.made}
+        yield Constant(table.node, table.edits, True, table.made)
     for function in often:
         if isinstance(function, ast.FunctionDef) and _has_one_result(script, function):
             sites = script.analysis(CallGraph).sites(function)

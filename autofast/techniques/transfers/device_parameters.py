@@ -68,7 +68,7 @@ def _plan(
         case _:
             return None
     taken = names_in(function) | {a.arg for a in nodes_in(function, ast.arg)}
-    if NAME in taken or len(targets) < len(above) or _may_be_another(script, function):
+    if NAME in taken or len(targets) < len(above) or may_be_another(script, function):
         return None
     made = {n for n in made if not _is_shape(script, above, n)}
     name = next(iter(made), "")
@@ -105,7 +105,7 @@ def _is_shape(script: Script, above: list[ast.stmt], name: str) -> bool:
     )
 
 
-def _may_be_another(script: Script, function: ast.FunctionDef) -> bool:
+def may_be_another(script: Script, function: ast.FunctionDef) -> bool:
     """A method that a class of the project may override, or has from a base that calls it."""
     mine = parent_of(function)
     classes = {

@@ -20,7 +20,8 @@ from autofast.model.calls import (
     parts_of,
     unstarred,
 )
-from autofast.model.events import BranchFrame, LoopFrame, Site, Stack
+from autofast.model.events import BranchFrame, CallFrame, LoopFrame, Site, Stack
+from autofast.model.kinds import remembers
 from autofast.model.names import FACTORIES
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
@@ -94,6 +95,8 @@ def loops_of_steps(script: Script) -> frozenset[ast.AST]:
 def again_and_again(stack: Stack, hot: frozenset[ast.AST]) -> bool:
     """Whether a way runs in many steps, and not only where what is kept is missing."""
     if any(is_first_time(f) for f in of_kind(stack, BranchFrame)):
+        return False
+    if any(remembers(f.func) for f in of_kind(stack, CallFrame)):
         return False
     return any((f.code) in hot for f in stack)
 

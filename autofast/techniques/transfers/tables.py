@@ -1,0 +1,323 @@
+"""What is made anew of sizes alone, and copied to the device, in each call: tables of positions,
+rotary frequencies, weights of classes. A function of their own keeps the last of them."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from autofast.edit.edits import Before, Edit, Edits, Import, Remove, Replace, Rewrite, plain_code
+from autofast.facts.invariants import Invariants, ReadOnly
+from autofast.facts.of_numbers import OfNumbers, written
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.scopes import mentions
+from autofast.model.calls import call_of, has_unpacking, is_name
+from autofast.model.names import last_part
+from autofast.model.roles import GPUS, Transfer
+from autofast.model.script import Script
+from autofast.model.several import wordset
+from autofast.model.source import (
+    ByNode,
+    block_of,
+    contains_kind,
+    function_of,
+    nodes_in,
+    parent_of,
+    source_of,
+    statement_of,
+    within_any,
+)
+from autofast.model.syntax import is_docstring, is_read, is_stored
+from autofast.model.values import Func, any_of, one
+from autofast.read.recover.evaluations import region_of
+from autofast.techniques.transfers.creations import device_of
+from autofast.techniques.transfers.device_parameters import may_be_another
+from autofast.techniques.transfers.factories import runs_often
+from autofast.techniques.transfers.made_each_step import DATA
+from autofast.write.spelling import torch_in
+
+INFERENCE = (1, 9)  # torch.inference_mode
+FEW = 8  # sizes whose tables are kept
+REPLICAS = "torch.nn.DataParallel"  # each of their threads has a device of its own
+# What would keep a tensor of its own, or record that one is kept.
+RECORDS = (
+    "torch.jit.script", "torch.jit.trace", "torch.onnx.export", "torch.export.export",
+    "torch.fx.symbolic_trace", "torch.vmap", "torch.func.vmap", "torch.func.grad",
+    "torch.func.vjp", "torch.func.jacrev", "torch.func.jacfwd", "torch.func.hessian",
+    "torch.func.functional_call", "functorch.vmap", "functorch.grad",
+)  # fmt: skip
+# What is worth to be kept; what a factory only fills is best told the device.
+WORK = wordset("exp sin cos tan sqrt rsqrt log pow outer linspace logspace")
+POWERS = (ast.Pow, ast.Div)
+MADE_FOR = "  # training reads it, too"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """``node``: the copy; ``made``: all that goes to the function that keeps it."""
+
+    node: ast.expr
+    made: tuple[ast.AST, ...]
+    edits: Edits
+
+
+def tables(script: Script, hot: frozenset[ast.AST], kept: Collection[ast.AST]) -> Iterator[Table]:
+    """One for each place; what is ``kept`` otherwise is left out."""
+    if script.analysis(Invariants).unsure or script.calls(*RECORDS):
+        return
+    done, names = {*kept}, set[str]()
+    copies: ByNode[Transfer] = {t.node: t for t in script.transfers if _is_copy(script, t)}
+    for node, transfer in copies.items():
+        if runs_often(transfer.site, hot) and not within_any(node, done):
+            table = _whole(script, transfer, copies) or _part(script, transfer, names)
+            if table is not None:
+                done |= {*table.made}
+                yield table
+
+
+def _is_copy(script: Script, transfer: Transfer) -> bool:
+    return (
+        transfer.only_moves
+        and bool(transfer.kinds & {*GPUS, "?"})
+        and not transfer.kinds & {"tensor", "type"}
+        and (transfer.target is not None or not script.calls(REPLICAS))
+    )
+
+
+def _has_work(script: Script, tree: ast.AST) -> bool:
+    """Whether it is more than a factory fills in one go."""
+    return any(
+        (isinstance(n, (ast.BinOp, ast.AugAssign)) and isinstance(n.op, POWERS))
+        or isinstance(n, ast.For)
+        or isinstance(n, ast.Call)
+        and (
+            script.library_function(n) in DATA
+            or any_of(script.called(n), Func)
+            or last_part(ast.unparse(n.func)) in WORK
+        )
+        for n in ast.walk(tree)
+    )
+
+
+def _top(function: ast.FunctionDef) -> ast.stmt:
+    """The function, or the class whose method it is."""
+    cls = parent_of(function)
+    return cls if isinstance(cls, ast.ClassDef) else function
+
+
+def _kept_by(
+    script: Script, transfer: Transfer, function: ast.FunctionDef, sized: bool
+) -> list[str]:
+    """The decorators; where evaluations come, too, what is made under ``inference_mode`` first
+    could not be saved for a backward."""
+    lines = [f"@functools.lru_cache(maxsize={FEW if sized else None})"]
+    evaluated = script.calls("torch.inference_mode") or any(
+        region_of(script, e).meets(transfer.site, o)
+        for e in script.evaluations
+        for o in transfer.site
+    )
+    if evaluated and not script.torch.rules_out(INFERENCE):
+        torch, _ = torch_in(source_of(function))
+        lines.append(f"@{torch}.inference_mode(False){MADE_FOR}")
+    return lines
+
+
+# --------------------------------------------------------------------------- a part of a function
+def _part(script: Script, transfer: Transfer, names: set[str]) -> Table | None:
+    """Statements of one block go to a function of their own, and what they make is read only."""
+    node, stmt, function = transfer.node, statement_of(transfer.node), function_of(transfer.node)
+    if not isinstance(function, ast.FunctionDef) or not isinstance(
+        parent_of(_top(function)), ast.Module
+    ):
+        return None
+    made, block = OfNumbers(script, function), block_of(stmt)
+    before = _needed(made, block[: block.index(stmt)], node)
+    if not all(map(made.takes, before)):
+        return None
+    statements, whole = before, None
+    if made.takes(stmt):
+        first = block.index([*before, stmt][0])
+        statements = made.takes_all([*before, stmt], _others(block[first:], [*before, stmt]))
+    elif made.is_given(node):
+        whole = node
+    else:
+        return None
+    parts: list[ast.AST] = [*statements, *([whole] if whole is not None else [])]
+    results = [whole] if whole is not None else _results(made, statements)
+    begin, last = [*statements, stmt][0], stmt if whole is not None else statements[-1]
+    between = block[block.index(begin) : block.index(last) + 1]
+    roots = {n.id for p in made.inputs.values() for n in nodes_in(ast.parse(p), ast.Name)}
+    if (
+        not results
+        or not any(_has_work(script, p) for p in parts)
+        or not made.is_set_by(statements)
+        or (whole is not None and not _is_local(made, parts))
+        or any(written(s) & roots for s in _others(between, statements) if s is not stmt)
+        or any(ReadOnly(script).follow(n, None) for n in results)
+    ):
+        return None
+    given = sorted(
+        {n.id: n for n in results if isinstance(n, ast.Name)},
+        key=lambda name: min(n.lineno for n in mentions(function, name) if is_stored(n)),
+    )
+    stem = "_".join(given) if whole is None else _stem(made, whole)
+    name = source_of(function).fresh(*(f"make_{stem}{n}" for n in ("", "_2", "_3")))
+    if name in names:
+        return None
+    names.add(name)
+    body = [made.text(s) for s in statements]
+    said = ", ".join(given)
+    if whole is not None:
+        body.append(f"return {made.text(whole)}")
+    elif isinstance(bind := statements[-1], ast.Assign) and said == ast.unparse(
+        bind.targets[0]
+    ).strip("()"):
+        body[-1] = f"return {made.text(bind.value)}"
+    else:
+        body.append(f"return {said}")
+    sized = any(p != "device" for p in made.inputs)
+    lines = _kept_by(script, transfer, function, sized)
+    lines.append(f"def {name}({', '.join(made.order)}):")
+    lines.append(textwrap.indent("\n".join(body), "    ") + "\n\n\n")
+    call = plain_code(f"{name}({', '.join(made.inputs[p] for p in made.order)})")
+    edits: list[Edit] = [
+        Before(_top(function), plain_code("\n".join(lines))),
+        Import(source_of(function), "import functools"),
+    ]
+    if whole is not None:
+        edits += [Rewrite(whole, call), *map(Remove, statements)]
+    else:
+        edits += [Replace(statements[0], f"{said} = {call}"), *map(Remove, statements[1:])]
+    return Table(node, tuple(parts), tuple(edits))
+
+
+def _others(some: Sequence[ast.stmt], without: Sequence[ast.stmt]) -> list[ast.stmt]:
+    return [s for s in some if s not in without]
+
+
+def _needed(made: OfNumbers, above: list[ast.stmt], node: ast.AST) -> list[ast.stmt]:
+    """The statements of a block that give values to the tensors that ``node`` is made of."""
+    names, found = made.reads(node), list[ast.stmt]()
+    for earlier in reversed(above):
+        if written(earlier) & names:
+            found.insert(0, earlier)
+            names |= made.reads(earlier)
+    return found
+
+
+def _results(made: OfNumbers, statements: Sequence[ast.stmt]) -> list[ast.expr]:
+    """Where others read what statements make."""
+    return [
+        n
+        for name in sorted(made.bound)
+        for n in mentions(made.function, name)
+        if is_read(n) and not within_any(n, statements)
+    ]
+
+
+def _is_local(made: OfNumbers, parts: Sequence[ast.AST]) -> bool:
+    """Whether nothing else has to do with the variables."""
+    return all(within_any(n, parts) for v in made.bound for n in mentions(made.function, v))
+
+
+def _stem(made: OfNumbers, whole: ast.expr) -> str:
+    """For the name of a function: the argument that gets it, or the variable it is made in."""
+    if isinstance(up := parent_of(whole), ast.keyword) and up.arg:
+        return up.arg
+    roots = [n.id for n in nodes_in(whole, ast.Name) if n.id in made.bound]
+    return roots[0] if roots else "constant"
+
+
+# ------------------------------------------------------------------------------ a whole function
+def _whole(script: Script, transfer: Transfer, copies: ByNode[Transfer]) -> Table | None:
+    """A function that makes nothing else keeps what it gives: one that copies it, or whose callers
+    all do."""
+    graph, here = script.analysis(CallGraph), function_of(transfer.node)
+    called = graph.callees(transfer.operand) if isinstance(transfer.operand, ast.Call) else []
+    inside = isinstance(parent_of(transfer.node), ast.Return) and not called
+    function = here if inside else one({c.function for c in called})
+    match function:
+        case ast.FunctionDef(
+            args=ast.arguments(
+                posonlyargs=[], args=args, vararg=None, kwonlyargs=[], kwarg=None, defaults=[]
+            ),
+            decorator_list=[],
+            body=[*above, ast.Return(value=ast.expr() as result)],
+        ):
+            above = above[sum(map(is_docstring, above[:1])) :]
+        case _:
+            return None
+    method = isinstance(parent_of(function), ast.ClassDef)
+    sites, moves = graph.sites(function), [_move_of(s, copies) for s in graph.sites(function)]
+    places = [m.node if m is not None else s for m, s in zip(moves, sites, strict=True)]
+    made = OfNumbers(script, function)
+    names = [a.arg for a in args[method:]]
+    if (
+        graph.complete(function)
+        or (method and (not args or may_be_another(script, function)))
+        or any(has_unpacking(s) or s.keywords or len(s.args) != len(names) for s in sites)
+        or any((m is None) != inside for m in moves)
+        or not all(map(made.takes, above))
+        or not made.is_given(result)
+        or not made.is_set_by(above)
+        or not any(_has_work(script, s) for s in (*above, result))
+        or any(ReadOnly(script).follow(p, None) for p in places)
+        or any(contains_kind(s, ast.JoinedStr) for s in above)
+    ):
+        return None
+    own = args[0].arg if method else ""
+    more = [p for p in made.order if p not in names]
+    if any(
+        made.inputs[p] != p if p in names else not _is_of(made.inputs[p], own) for p in made.inputs
+    ):
+        return None
+    if not inside and ("device" in names or not _is_open(result)):
+        return None
+    told = [device_of(script, m) if m is not None else "" for m in moves]
+    if None in told or (method and not all(isinstance(s.func, ast.Attribute) for s in sites)):
+        return None
+    params = [ast.unparse(a) for a in args[method:]]
+    at = params.index("device") if "device" in params else len(params)
+    params[at:at] = more
+    if not inside:
+        params.append("device")
+    lines = ["@staticmethod"] * method
+    lines += _kept_by(script, transfer, function, bool(params and params != ["device"]))
+    returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    lines.append(f"def {function.name}({', '.join(params)}){returns}:")
+    body = made.text(function, function.body[0]) + ("" if inside else ".to(device)")
+    lines.append(textwrap.indent(body, "    "))
+    edits: list[Edit] = [
+        Replace(function, plain_code("\n".join(lines))),
+        Import(source_of(function), "import functools"),
+    ]
+    for site, place, device in zip(sites, places, told, strict=True):
+        receiver = ast.unparse(site.func.value) if isinstance(site.func, ast.Attribute) else ""
+        given = [f"{{a{n}}}" for n in range(len(names))]
+        given[at:at] = [plain_code(made.inputs[p].replace(own, receiver, 1)) for p in more]
+        if device:
+            given.append(plain_code(device))
+        holes = {"f": site.func} | {f"a{n}": a for n, a in enumerate(site.args)}
+        edits.append(Rewrite(place, f"{{f}}({', '.join(given)})", holes))
+    return Table(transfer.node, (function, *places), tuple(edits))
+
+
+def _move_of(site: ast.Call, copies: ByNode[Transfer]) -> Transfer | None:
+    method = parent_of(site)
+    call = call_of(method) if isinstance(method, ast.Attribute) else None
+    return copies.get(call) if call is not None else None
+
+
+def _is_of(given: str, own: str) -> bool:
+    """``self.dim``"""
+    match ast.parse(given, mode="eval").body:
+        case ast.Attribute(value=inner):
+            return bool(own) and is_name(inner, own)
+    return False
+
+
+def _is_open(result: ast.expr) -> bool:
+    """Whether a method of the result can be called without parentheses."""
+    return isinstance(result, (ast.Name, ast.Call, ast.Attribute, ast.Subscript))

@@ -1,0 +1,339 @@
+"""cache-constant: what is made of sizes alone is kept by a function of its own."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.onerule import Applied, apply, run
+
+HEAD = """
+import math
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+NAMES = ["click", "hum", "knock"]
+"""
+LOOP = """
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+X = torch.randn(24, 5, 4)
+losses = []
+for epoch in range(2):
+    for i in range(0, 24, 8):
+        x = X[i : i + 8, : 5 - i // 8].to(device)
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+ROTARY = """
+def rotary(x, base):
+    t, d = x.shape[-2], x.shape[-1]
+    inv = 1.0 / base ** (torch.arange(0, d, 2).float() / d)
+    angle = torch.outer(torch.arange(t).float(), inv).to(x.device)
+    cos, sin = angle.cos(), angle.sin()
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.base = 100.0
+
+    def forward(self, x):
+        return rotary(self.layer(x), self.base)
+"""
+POSITIONS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.dim = 4
+        self.layer = nn.Linear(4, 4)
+
+    def positions(self, length):
+        \"\"\"Sines and cosines.\"\"\"
+        table = torch.zeros(length, self.dim)
+        steps = torch.arange(length).float().unsqueeze(1)
+        div = torch.exp(torch.arange(0, self.dim, 2).float() * (-math.log(100.0) / self.dim))
+        table[:, 0::2] = torch.sin(steps * div)  # even
+        table[:, 1::2] = torch.cos(steps * div)
+        return table
+
+    def forward(self, x):
+        return self.layer(x + self.positions(x.size(1)).to(x.device))
+"""
+WEIGHTED = """
+def weighted(x):
+    # rare ones count more
+    weight = torch.tensor([2.0 if name == "hum" else 1.0 for name in NAMES] + [1.0]).to(x.device)
+    return x * weight
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return weighted(self.layer(x))
+"""
+EVALUATED = """
+    with torch.inference_mode():
+        losses.append(model(X[:8].to(device)).sum().item())
+"""
+
+
+def changed(*parts: str) -> Applied:
+    return apply("cache-constant", HEAD + "".join(map(textwrap.dedent, parts)))
+
+
+def fitted(*parts: str) -> list[str]:
+    """The new lines, where the losses stay the same to the last bit."""
+    text = HEAD + "".join(map(textwrap.dedent, parts))
+    found = apply("cache-constant", text)
+    assert run(text)["losses"] == run(found.text)["losses"]
+    return found.lines
+
+
+def test_a_part_of_a_function() -> None:
+    assert fitted(ROTARY, LOOP) == [
+        "import functools",
+        "@functools.lru_cache(maxsize=8)",
+        "def make_cos_sin(base, d, t, device):",
+        "angle = torch.outer(torch.arange(t).float(), inv).to(device)",
+        "return angle.cos(), angle.sin()",
+        "cos, sin = make_cos_sin(base, d, t, x.device)",
+    ]
+
+
+def test_it_is_made_once_for_each_length() -> None:
+    scope = run(changed(ROTARY, LOOP).text)
+    known = scope["make_cos_sin"].cache_info()
+    assert (known.misses, known.hits) == (3, 3)
+
+
+def test_a_method_that_makes_nothing_else() -> None:
+    assert fitted(POSITIONS, LOOP) == [
+        "import functools",
+        "@staticmethod",
+        "@functools.lru_cache(maxsize=8)",
+        "def positions(length, dim, device):",
+        "table = torch.zeros(length, dim)",
+        "div = torch.exp(torch.arange(0, dim, 2).float() * (-math.log(100.0) / dim))",
+        "return table.to(device)",
+        "return self.layer(x + self.positions(x.size(1), self.dim, x.device))",
+    ]
+
+
+def test_a_method_that_copies_what_it_makes() -> None:
+    text = (
+        POSITIONS.replace("(self, length)", "(self, length, device)")
+        .replace("return table\n", "return table.to(device)\n")
+        .replace("(x.size(1)).to(x.device)", "(x.size(1), x.device)")
+    )
+    assert fitted(text, LOOP)[3:] == [
+        "def positions(length, dim, device):",
+        "table = torch.zeros(length, dim)",
+        "div = torch.exp(torch.arange(0, dim, 2).float() * (-math.log(100.0) / dim))",
+        "return self.layer(x + self.positions(x.size(1), self.dim, x.device))",
+    ]
+
+
+def test_a_function_that_callers_copy_from() -> None:
+    text = POSITIONS[: POSITIONS.index("    def positions")] + "\n    def forward"
+    text += POSITIONS.split("    def forward")[1]
+    body = textwrap.dedent(
+        "    def positions" + POSITIONS.split("    def positions")[1].split("    def forward")[0]
+    )
+    body = body.replace("(self, length)", "(length: int, dim: int) -> torch.Tensor")
+    text = body.replace("self.dim", "dim") + "\n\n" + text
+    text = text.replace("self.positions(x.size(1))", "positions(x.size(1), self.dim)")
+    assert fitted(text, LOOP) == [
+        "import functools",
+        "@functools.lru_cache(maxsize=8)",
+        "def positions(length: int, dim: int, device) -> torch.Tensor:",
+        "return table.to(device)",
+        "return self.layer(x + positions(x.size(1), self.dim, x.device))",
+    ]
+
+
+def test_weights_of_a_list_that_stays() -> None:
+    assert fitted(WEIGHTED, LOOP) == [
+        "import functools",
+        "@functools.lru_cache(maxsize=None)",
+        "def make_weight(device):",
+        'return torch.tensor([2.0 if name == "hum" else 1.0 for name in NAMES] + [1.0]).to(device)',
+        "weight = make_weight(x.device)",
+    ]
+
+
+def test_where_it_is_used() -> None:
+    text = WEIGHTED.replace("    return x * weight", "    return x * 2 * weight")
+    text = text.replace(
+        '    weight = torch.tensor([2.0 if name == "hum" else 1.0 for name in NAMES] + [1.0]).to(x.device)\n',
+        "    weight = torch.tensor([2.0, 1.0, 1.0, 1.0])\n    weight = weight / weight.sum()\n",
+    ).replace("* weight", "* weight.to(x.device)")
+    assert fitted(text, LOOP) == [
+        "import functools",
+        "@functools.lru_cache(maxsize=None)",
+        "def make_weight(device):",
+        "return weight.to(device)",
+        "return x * 2 * make_weight(x.device)",
+    ]
+
+
+@pytest.mark.parametrize("text", [ROTARY, POSITIONS, WEIGHTED])
+def test_an_evaluation_comes_first(text: str) -> None:
+    """What is made under inference_mode could not be saved for a backward."""
+    loop = LOOP.replace("    for i in", textwrap.indent(EVALUATED[1:], "") + "    for i in")
+    assert "@torch.inference_mode(False)  # training reads it, too" in fitted(text, loop)
+
+
+def test_evaluations_stay_under_inference_mode() -> None:
+    first = (
+        "    with torch.no_grad():\n        losses.append(model(X[:8].to(device)).sum().item())\n"
+    )
+    text = HEAD + ROTARY + LOOP.replace("    for i in", first + "    for i in")
+    found = apply("cache-constant no-grad-eval", text)
+    assert {
+        "with torch.inference_mode():",
+        "@torch.inference_mode(False)  # training reads it, too",
+    } <= {*found.lines}
+    assert run(text)["losses"] == run(found.text)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # written to, also under another name, or kept by somebody
+        ("    a, b = ", "    if t == 4:\n        cos = cos * 2\n    a, b = "),
+        ("    a, b = ", "    cos.add_(1)\n    a, b = "),
+        ("    a, b = ", "    row = cos[0]\n    row += x.mean().item()\n    a, b = "),
+        ("    a, b = ", "    KEPT.append(cos)\n    a, b = "),
+        ("    a, b = ", "    rotary.last = cos\n    a, b = "),
+        # made of more than numbers
+        ("torch.arange(t)", "(torch.rand(t) + torch.arange(t))"),
+        ("1.0 / base", "SCALE[0] / base"),
+        ("1.0 / base", "x.mean().cpu() / base"),
+        # products of matrices, which autocast casts
+        ("torch.outer(torch.arange(t).float(), inv)", "(torch.arange(t).float()[:, None] @ inv[None])"),
+        # numbers that are none, or others on the way
+        ("self.base)", "[self.base])"),
+        ("    angle =", "    t = t + 0\n    angle ="),
+        # names that no other function sees, or takes for others
+        ("    inv = ", "    from math import cos as k\n    inv = k(0) * "),
+        ("    inv = ", "    k = torch.ones\n    inv = k(1) * "),
+        ("torch.arange(t)", "torch.arange(t, device=str(device)[:0] or 'cpu')"),
+        # where sizes are recorded
+        ("class Net", "torch.jit.trace(torch.cos, torch.ones(1))\n\n\nclass Net"),
+        ("class Net", "torch.set_default_dtype(torch.float32)\n\n\nclass Net"),
+    ],
+)  # fmt: skip
+def test_parts_left_alone(old: str, new: str) -> None:
+    text = ROTARY.replace(old, new).replace("1.0 / [", "1.0 / base[0] ** [")
+    if "[self.base]" in new:
+        text = text.replace("1.0 / base", "1.0 / base[0]")
+    assert (
+        old in ROTARY and not changed("KEPT, SCALE = [], [1.0]\nSCALE[0] += 1\n", text, LOOP).fixes
+    )
+
+
+@pytest.mark.parametrize(
+    "more", ["cos += 1", "sin[0] = 0", "for k in range(t):\n        cos[k] *= k"]
+)  # fmt: skip
+def test_what_else_is_made_of_it(more: str) -> None:
+    assert "cos, sin = make_cos_sin(base, d, t, x.device)" in fitted(
+        ROTARY.replace("    a, b = ", f"    {more}\n    a, b = "), LOOP
+    )
+
+
+def test_one_and_one_point_nought_are_one_key() -> None:
+    text = ROTARY.replace(
+        "def forward(self, x):", "def forward(self, x):\n        x = rotary(x, 100)"
+    )
+    found = changed(text.replace("1.0 / base **", "torch.tensor(base) * 1.0 ** -"), LOOP)
+    assert not found.fixes
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # others want it where it is made, or as it is
+        ("return self.layer(x +", "self.positions(len(x)).sum()\n        return self.layer(x +"),
+        ("return self.layer(x +", "make = self.positions\n        make(2)\n        return self.layer(x +"),
+        ("return self.layer(x +", "self.last = self.positions(2).to(x.device)\n        return self.layer(x +"),
+        ("        return table", "        self.last = table\n        return table"),
+        ("        return table", "        print(length)\n        return table"),
+        ("        return table", "        return table + self.layer.weight[0].detach().cpu()"),
+        ("def positions(self, length)", "def positions(self, length=3)"),
+        ("    def positions", "    @torch.no_grad()\n    def positions"),
+        ("class Net(nn.Module)", "class Base(nn.Module):\n    def positions(self, length):\n        return torch.zeros(1)\n\n\nclass Net(Base)"),
+    ],
+)  # fmt: skip
+def test_functions_left_alone(old: str, new: str) -> None:
+    assert old in POSITIONS and not changed(POSITIONS.replace(old, new), LOOP).fixes
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("losses = []", "losses = []\nNAMES.append('beep')\nNAMES.pop()"),
+        ("losses = []", "losses = []\nglobals()['NAMES'] = ['hum'] * 3"),
+        ("losses = []", "losses = []\nnames = NAMES\nnames[0] = 'hum'"),
+        ("losses = []", "losses = []\nimport random\nrandom.shuffle(NAMES)"),
+        (
+            "        optimizer.step()",
+            "        optimizer.step()\n        NAMES = NAMES[1:] + NAMES[:1]",
+        ),
+    ],
+)
+def test_lists_that_change(old: str, new: str) -> None:
+    assert old in LOOP and not changed(WEIGHTED, LOOP.replace(old, new)).fixes
+
+
+def test_a_plain_mask_is_made_on_the_device() -> None:
+    text = WEIGHTED.replace(
+        'torch.tensor([2.0 if name == "hum" else 1.0 for name in NAMES] + [1.0])',
+        "torch.tril(torch.ones(x.size(1), 4))",
+    )
+    assert not changed(text, LOOP).fixes
+    assert apply("cache-constant device-creation", HEAD + text + LOOP).lines == [
+        "weight = torch.tril(torch.ones(x.size(1), 4, device=x.device))"
+    ]
+
+
+def test_replicas_have_devices_of_their_own() -> None:
+    text = WEIGHTED.replace(".to(x.device)", ".cuda()")
+    assert changed(text, LOOP).fixes
+    wrapped = LOOP.replace("Net()", "nn.DataParallel(Net())")
+    assert not changed(text, wrapped).fixes
+    assert changed(WEIGHTED, wrapped).fixes
+
+
+def test_casts_of_the_model_leave_it_alone() -> None:
+    fitted(
+        ROTARY,
+        LOOP.replace("Net().to(device)", "Net().double().to(device)").replace(
+            "4)\nlosses", "4).double()\nlosses"
+        ),
+    )
+
+
+def test_copies_of_the_model_share_it() -> None:
+    fitted(
+        POSITIONS,
+        "import copy\n",
+        LOOP.replace("losses = []", "model = copy.deepcopy(model)\nlosses = []")
+        .replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")
+        .replace(
+            "losses = []", "losses = []\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+        ),
+    )
