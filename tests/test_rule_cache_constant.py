@@ -668,3 +668,104 @@ def test_what_another_object_holds_is_no_constant() -> None:
     """The groups of an optimizer stay the same; the gradients in them do not."""
     done = apply("cache-constant", SHARPNESS)
     assert run(SHARPNESS)["losses"] == run(done.text)["losses"]
+
+
+AGAIN = NET.replace(
+    "torch.tensor(self.mean).view(1, 3).to(x.device)",
+    "torch.tensor(self.mean).view(1, 3)\n        shift = shift.to(x.device)",
+)
+GATED = AGAIN.replace(
+    "        shift = shift.to(x.device)",
+    "        if x.is_cuda:\n            shift = shift.cuda()",
+)
+CHAIN = NET.replace(
+    "torch.tensor(self.mean).view(1, 3).to(x.device)",
+    "torch.tensor(self.mean)\n        shift = (shift / shift.sum()).to(x.device)",
+)
+
+
+@pytest.mark.parametrize("net", [AGAIN, GATED])
+def test_a_copy_on_a_line_of_its_own(net: str) -> None:
+    assert fitted(net, LOOP)[-1] == "shift = self.shift"
+    assert "shift.to" not in changed(net, LOOP).text and "is_cuda" not in changed(net, LOOP).text
+
+
+def test_several_statements_go_to_the_constructor() -> None:
+    assert fitted(CHAIN, LOOP) == [
+        'self.register_buffer("shift", shift / shift.sum(), persistent=False)',
+        "shift = self.shift",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("net", "old", "new"),
+    [
+        # the copy is written to, or is not all that the line does
+        (AGAIN, "return self.layer(x - shift)", "shift += 1\n        return self.layer(x - shift)"),
+        (GATED, "return self.layer(x - shift)", "shift[0] = 1\n        return self.layer(x - shift)"),
+        (GATED, "shift.cuda()", "shift.cuda() * 2"),
+        (GATED, "shift.cuda()\n", "shift.cuda()\n        else:\n            shift = shift * 2\n"),
+        # what stands before is wanted there, too, or changes
+        (CHAIN, "shift = (shift", "first = shift[0]\n        shift = (shift"),
+        (CHAIN, "return self.layer(x - shift)", "shift *= 2\n        return self.layer(x - shift)"),
+        (CHAIN, "torch.tensor(self.mean)", "torch.tensor(self.mean) + torch.rand(1)"),
+        (CHAIN, "torch.tensor(self.mean)", "torch.tensor(self.mean) * len(x)"),
+        (CHAIN, "        shift = (shift", "        if len(x) > 2:\n            shift = shift + 1\n        shift = (shift"),
+    ],
+)  # fmt: skip
+def test_lines_of_their_own_left_alone(net: str, old: str, new: str) -> None:
+    text = net.replace(old, new).replace("first = shift[0]", "self.first = shift[0]")
+    assert old in net and "register_buffer" not in changed(text, LOOP).text
+
+
+def test_a_loss_is_moved_below_the_switch_of_the_network() -> None:
+    loss = """
+    class Weighted(nn.Module):
+        def __init__(self, weights):
+            super().__init__()
+            self.weights = weights
+
+        def forward(self, logits, y):
+            w = torch.FloatTensor(self.weights)
+            if logits.is_cuda:
+                w = w.cuda()
+            return F.cross_entropy(logits, y, weight=w)
+
+    class Net(nn.Linear):
+        def __init__(self, mean):
+            super().__init__(3, 3)
+
+    use_cuda = torch.cuda.is_available()
+    """
+    loop = LOOP.replace(
+        "Net([0.2, 0.3, 0.5]).to(device)",
+        "Net([0.2, 0.3, 0.5])\nif use_cuda:\n    model = model.cuda()",
+    )
+    loop = loop.replace("losses = []", "criterion = Weighted([0.2, 0.3, 0.5])\nlosses = []")
+    loop = loop.replace("F.cross_entropy(", "criterion(")
+    assert fitted(loss, loop) == [
+        'self.register_buffer("w", torch.FloatTensor(self.weights), persistent=False)',
+        "w = self.w",
+        "criterion = criterion.cuda()",
+    ]
+    again = loop.replace("losses = []", "use_cuda = False\nlosses = []").replace(
+        "criterion = W", "use_cuda = False\ncriterion = W"
+    )
+    assert not changed(loss, again).fixes
+
+
+def test_a_function_that_has_a_name_in_the_method_alone() -> None:
+    """The constructor does not know it."""
+    text = SPEECH.replace(
+        "bank = filters(self.bins, 3)", "make = filters\n        bank = make(self.bins, 3)"
+    )
+    found = changed(text, CLIPS)
+    assert "self.make" not in found.text
+
+
+def test_numbers_beside_tensors_whose_device_is_not_known() -> None:
+    text = NET.replace("self.mean)", "self.mean)").replace(
+        "def forward(self, x):",
+        "def forward(self, x):\n        x = getattr(x, 'contiguous', x.clone)()",
+    )
+    assert "shift = self.shift" in fitted(text, LOOP)

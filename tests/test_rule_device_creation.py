@@ -1307,3 +1307,58 @@ for step in range(6):
 )
 def test_numbers_that_a_module_keeps_are_the_same(before: str, same: bool) -> None:
     assert ("the same every time" in apply(RULE, WEIGHED.format(before=before)).advice) is same
+
+
+HOISTED = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+X, Y = torch.randn(24, 4), torch.randint(0, 2, (24, 3)).float()
+
+
+def weights():
+    return (Y.sum(0) + 1).tolist()
+
+
+def train(model, optimizer, pos_weight, device):
+    losses = []
+    for i in range(0, 24, 8):
+        x, y = X[i : i + 8].to(device), Y[i : i + 8].to(device)
+        weight = torch.tensor(pos_weight).to(device)
+        loss = F.binary_cross_entropy_with_logits(model(x), y, pos_weight=weight)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+model = nn.Linear(4, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+pos_weight = weights()
+losses = [loss for epoch in range(2) for loss in train(model, optimizer, pos_weight, device)]
+"""
+
+
+def test_a_copy_goes_above_the_loop_of_a_function() -> None:
+    found = apply("device-creation", HOISTED)
+    assert found.lines == ["weight = torch.tensor(pos_weight).to(device)"]
+    assert run(HOISTED)["losses"] == run(found.text)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        losses.append", "        pos_weight[0] += 1\n        losses.append"),
+        ("        losses.append", "        weight += 1\n        losses.append"),
+        ("        losses.append", "        weight.mul_(2)\n        losses.append"),
+        ("        losses.append", "        pos_weight = [1.0, 2.0, loss.item()]\n        losses.append"),
+        ("torch.tensor(pos_weight)", "(torch.tensor(pos_weight) + torch.rand(3))"),
+    ],
+)  # fmt: skip
+def test_copies_that_stay_in_the_loop(old: str, new: str) -> None:
+    text = HOISTED.replace(old, new)
+    assert old in HOISTED and not apply("device-creation", text).fixes

@@ -101,16 +101,17 @@ class Invariants:
         )
         self.open = self.unsure or not all(script.must_be(owner, Ext) for owner in shown)
 
-    def holds(self, expr: ast.expr, method: ast.FunctionDef) -> bool:
+    def holds(self, expr: ast.expr, method: ast.FunctionDef, known: bool = False) -> bool:
         """Whether ``expr`` has the same value at each call of the method, which is also what it has
-        at the end of the constructor of its class (of one that has none, in a new one).
+        at the end of the constructor of its class (of one that has none, in a new one); ``known``:
+        it is made of nothing but constants and of what the constructor sets.
         """
         init = own_constructor(method)
         return (
             not self.open
             and (method not in self.calls.runs(init) if init is not None else has_none(method))
             and _is_always_run(self.script, expr, method)
-            and self._is_same(expr, method, init)
+            and (known or self._is_same(expr, method, init))
         )
 
     # -------------------------------------------------------------------------- what it is made of

@@ -233,6 +233,33 @@ class OfNumbers:
         return textwrap.dedent(b"\n".join(lines).decode())
 
 
+class OfObject(OfNumbers):
+    """The same of what the constructor alone has set, and nothing else."""
+
+    def __init__(self, script: Script, method: ast.FunctionDef, init: ast.FunctionDef | None):
+        super().__init__(script, method)
+        self.init = init
+
+    def _is_key(self, expr: ast.AST) -> bool:
+        this = self.function.args.args[0].arg
+        return (
+            is_attribute(expr) and is_name(expr.value, this) and self.known.is_kept(expr, self.init)
+        )
+
+    def _gets(self, expr: ast.expr) -> bool:
+        return True
+
+
+def needed(made: OfNumbers, above: Sequence[ast.stmt], node: ast.AST) -> list[ast.stmt]:
+    """The statements of a block that give values to the variables that ``node`` is made of."""
+    names, found = made.reads(node), list[ast.stmt]()
+    for earlier in reversed(above):
+        if written(earlier) & names:
+            found.insert(0, earlier)
+            names |= made.reads(earlier)
+    return found
+
+
 def written(stmt: ast.AST) -> set[str]:
     """The variables that get a value in a statement, or that it writes a part of."""
     places = [n for n in nodes_in(stmt, *PLACES) if is_stored(n)]

@@ -6,20 +6,36 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from textwrap import dedent
+from typing import TypeAlias
 
-from autofast.edit.edits import After, Before, Decorator, Edit, Edits, Import, Rewrite, Wrap
+from autofast.edit.edits import (
+    After,
+    Before,
+    Decorator,
+    Edit,
+    Edits,
+    Import,
+    Remove,
+    Rewrite,
+    Wrap,
+    plain_code,
+)
 from autofast.edit.order import Rank
 from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
+from autofast.facts.of_numbers import OfObject, needed, written
 from autofast.facts.parts import parts_of
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, holder_of
 from autofast.flow.scopes import defaults, mentions, own_nodes, parameters
 from autofast.model.calls import arguments_of, is_name, keyword_of, only_target, short_name
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
+from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import is_numeric, not_none, surely, wordset
 from autofast.model.source import (
+    block_of,
     contains_kind,
     function_of,
     nodes_in,
@@ -30,9 +46,20 @@ from autofast.model.source import (
     within_any,
     within_statement,
 )
-from autofast.model.syntax import COMPREHENSIONS, DEFS, LOOPS
+from autofast.model.syntax import COMPREHENSIONS, DEFS, LOOPS, is_attribute, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Arg, Cls, Const, Inst, Setting, Thing, Unknown, of_kind, one
+from autofast.model.values import (
+    Arg,
+    Cls,
+    Const,
+    Inst,
+    Setting,
+    Tensor,
+    Thing,
+    Unknown,
+    of_kind,
+    one,
+)
 from autofast.techniques.transfers.buffers import OWN, SINCE, buffers, changes_buffers
 from autofast.techniques.transfers.factories import runs_often
 from autofast.techniques.transfers.tables import tables
@@ -46,6 +73,10 @@ FILES = wordset(
 COUNTS = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)  # with a number, of no list or dict
 FEW = 3  # calls of a function that is not worth an attribute
 TAKEN = "training forward float double half type dtype device name T".split()  # of every module
+
+
+# What is replaced, what is computed once, whether it is copied, and what has nothing to do then.
+Made: TypeAlias = tuple[ast.expr, ast.expr, bool, Edits]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,15 +98,16 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
     for copy, edit in buffers(script, hot):
         kept.add(copy)
         yield Constant(copy, (edit,), True)
-    for node, made, copied in (*_copied(script, hot), *_computed(script, often)):
+    for node, made, copied, idle in (*_copied(script, hot), *_computed(script, often)):
         method = function_of(node)
         assert isinstance(method, ast.FunctionDef)
         init, cls = own_constructor(method), _class_of(script, method)
         module = cls is not None and bool(cls.external & MODULE_BASES)
+        before = _made_before(script, made, method, init)
         if (
             cls is None
             or (init is None and not (module and copied and cls.find("__init__") is None))
-            or not script.analysis(Invariants).holds(made, method)
+            or not script.analysis(Invariants).holds(made, method, bool(before))
             or _is_stored_whole(script, cls)
             or ReadOnly(script).follow(node, None)
         ):
@@ -95,13 +127,15 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             continue
         names.add(slot)
         kept.add(node)
+        idle = (*idle, *map(Remove, before))
+        code = "".join(f"{plain_code(segment)}\n" for segment in map(_code, before)) + code
         if init is not None:
             once: Edit = After(init.body[-1], code, {"made": made}, rank=Rank.MOVED)
         else:
             told = " -> None" if method.returns else ""
             code = f"def __init__({this}){told}:\n    super().__init__()\n    {code}\n"
             once = Before(of_kind(cls.node.body, DEFS)[0], code, {"made": made}, rank=Rank.MOVED)
-        yield Constant(node, (once, Rewrite(node, f"{this}.{name}"), *moved), copied)
+        yield Constant(node, (once, Rewrite(node, f"{this}.{name}"), *moved, *idle), copied)
     for table in tables(script, hot, kept):
         kept |= {*table.made}
         yield Constant(table.node, table.edits, True, table.made)
@@ -113,14 +147,14 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
                 yield Constant(left[0], (cached, Import(source_of(function), "import functools")))
 
 
-def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr, bool]]:
+def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Made]:
     """Copies to the device: of a module that is moved there what is copied is kept, of other
     objects the copy."""
     for transfer in script.transfers:
         node = transfer.node
         method = function_of(node)
         if (
-            transfer.to_device
+            (transfer.to_device or _goes_beside(script, transfer))
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in ("to", "cuda")
             and isinstance(method, ast.FunctionDef)
@@ -129,11 +163,65 @@ def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.expr,
         ):
             inner, module = node.func.value, cls.external & MODULE_BASES
             if isinstance(inner, ast.Name) and module:
-                made = script.analysis(Flow).value_of_its_own(inner)
-                if made is not None:
-                    yield made, made, True
+                made = script.analysis(Flow).value(inner)
+                again = _bound_again(script, transfer, inner)
+                alone = script.analysis(Flow).value_of_its_own(inner) is not None
+                if made is not None and (again is not None or alone):
+                    here = again is not None and not ReadOnly(script).follow(node, None)
+                    if here or alone:
+                        yield made, made, True, (Remove(again),) if here and again else ()
             elif contains_kind(inner, ast.Call):
-                yield node, inner if module else node, True
+                yield node, inner if module else node, True, ()
+
+
+def _made_before(
+    script: Script, made: ast.expr, method: ast.FunctionDef, init: ast.FunctionDef | None
+) -> list[ast.stmt]:
+    """The statements that an expression needs, and nothing else does, where the constructor could
+    run them, too: ``weight = torch.tensor(self.counts)``, ``weight = weight / weight.sum()``."""
+    stmt, known = statement_of(made), OfObject(script, method, init)
+    block = block_of(stmt)
+    above, target = needed(known, block[: block.index(stmt)], made), only_target(stmt)
+    rest = [n for v in set().union(*map(written, above)) for n in mentions(method, v)]
+    alone = all(
+        within_any(n, [*above, made])
+        or (is_name(target, n.id) and not within_any(n, block[: block.index(stmt)]))
+        for n in rest
+    )
+    if not alone or not all(map(known.takes, above)) or not known.is_given(made):
+        return []
+    return above if known.is_set_by([*above, stmt]) else []
+
+
+def _code(stmt: ast.stmt) -> str:
+    return dedent(" " * stmt.col_offset + source_of(stmt).segment(stmt))
+
+
+def _goes_beside(script: Script, transfer: Transfer) -> bool:
+    """Whether it goes to where a tensor is, be that known or not."""
+    target = transfer.target.expr if transfer.target is not None else None
+    return (
+        is_attribute(target, "device")
+        and script.may_be(target.value, Tensor)
+        and script.must_be(target.value, Tensor, Unknown)
+        and transfer.only_moves
+        and not transfer.kinds & {"cpu", "type"}
+    )
+
+
+def _bound_again(script: Script, transfer: Transfer, name: ast.Name) -> ast.stmt | None:
+    """``w = w.to(x.device)``, or ``if x.is_cuda: w = w.cuda()``, where it does nothing else."""
+    stmt = statement_of(transfer.node)
+    if not transfer.only_moves or getattr(stmt, "value", None) is not transfer.node:
+        return None
+    if not is_name(only_target(stmt), name.id):
+        return None
+    match parent_of(stmt):
+        case ast.If(test=ast.Attribute(attr="is_cuda"), body=[_], orelse=[]) as gate:
+            return gate
+        case ast.FunctionDef():
+            return stmt
+    return None
 
 
 def _run_often(script: Script, hot: frozenset[ast.AST]) -> dict[ast.AST, None]:
@@ -144,9 +232,7 @@ def _run_often(script: Script, hot: frozenset[ast.AST]) -> dict[ast.AST, None]:
     return dict.fromkeys([*often, *(f for item in items for f in calls.runs(item))])
 
 
-def _computed(
-    script: Script, often: Iterable[ast.AST]
-) -> Iterator[tuple[ast.expr, ast.expr, bool]]:
+def _computed(script: Script, often: Iterable[ast.AST]) -> Iterator[Made]:
     """Calls, in methods, of functions of the project that have something to do."""
     calls = script.analysis(CallGraph)
     for function in often:
@@ -154,7 +240,7 @@ def _computed(
             for call in of_kind(own_nodes(function), ast.Call):
                 run = [c.function for c in calls.callees(call)]
                 if run and all(map(_works, run)):
-                    yield call, call, False
+                    yield call, call, False, ()
 
 
 def _works(function: ast.AST) -> bool:
@@ -263,18 +349,29 @@ def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | N
     return tuple(edits) if all(edits) else None  # type: ignore[arg-type]
 
 
-def _move(script: Script, made: ast.AST | None) -> Wrap | None:
-    """``Loss().to(device)``, with the device that a network is moved to in the same function."""
-    flow = script.analysis(Flow)
+def _move(script: Script, made: ast.AST | None) -> Edit | None:
+    """``Loss().to(device)``, with the device that a network is moved to in the same function; or
+    ``loss = loss.cuda()``, below the condition that the network's copy stands below."""
+    flow, stmt = script.analysis(Flow), statement_of(made) if made is not None else None
     for site in (site for m in script.models for site in m.moves):
-        match site.node:
-            case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name() as device]) if (
+        match site.node, parent_of(statement_of(site.node)):
+            case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name() as device]), _ if (
                 isinstance(made, ast.Call)
                 and function_of(made) is function_of(site.node)
                 and (bound := flow.definition(device)) is not None
                 and flow.graph(made).dominates(statement_of(bound.node), statement_of(made))
             ):
                 return Wrap(made, f"{{}}.to({device.id})")
+            case ast.Call(func=ast.Attribute(attr="cuda"), args=[]), ast.If(
+                test=ast.Name(id=switch) as test, body=[_], orelse=[]
+            ) as gate if (
+                isinstance(stmt, ast.Assign)
+                and stmt.value is made
+                and isinstance(name := only_target(stmt), ast.Name)
+                and stmt in block_of(gate)[block_of(gate).index(gate) :]
+                and sum(map(is_stored, mentions(holder_of(test), switch))) < 2
+            ):
+                return After(stmt, f"if {switch}:\n    {name.id} = {name.id}.cuda()")
     return None
 
 

@@ -10,6 +10,7 @@ from autofast.edit.edits import Before, Remove
 from autofast.edit.order import Rank
 from autofast.facts.aliases import may_be, writes_to, written_after
 from autofast.facts.arrays import array_origins
+from autofast.facts.invariants import Invariants, ReadOnly
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import Loop, loops_around
 from autofast.flow.memory import Memory
@@ -76,6 +77,10 @@ def _is_plain(script: Script, value: ast.expr) -> bool:
 def _is_kept(script: Script, target: ast.Name, value: ast.expr) -> bool:
     """Whether the variable has nothing else, and nobody changes what it has."""
     uses = mentions(function_of(target), target.id)
+    calls = [call for call in nodes_in(value, ast.Call) if script.library_function(call) in DATA]
+    copied = bool(calls) and all(script.is_call(call, "torch.tensor") for call in calls)
+    if copied and not ReadOnly(script).follow(value, None):
+        return [n for n in uses if not is_read(n)] == [target]
     asks = (n for n in script.each(ast.Attribute) if n.attr in ("requires_grad", "requires_grad_"))
     return (
         [n for n in uses if not is_read(n)] == [target]
@@ -99,7 +104,8 @@ def _is_same(script: Script, value: ast.expr, loop: Loop, copies: Set[ast.AST]) 
             return False
     for name in nodes_in(value, ast.Name):
         made = {d.node for d in flow.reaching(name)}
-        bound = flow.definitions(loop).is_bound_at(loop, name.id)
+        of_module = bool(made) and script.analysis(Invariants).is_bound_once(name)
+        bound = of_module or flow.definitions(loop).is_bound_at(loop, name.id)
         if not bound or any_within(made, loop):
             return False
         uses = (n for n in mentions(holder_of(name), name.id) if n in code)

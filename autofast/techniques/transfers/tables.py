@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Edits, Import, Remove, Replace, Rewrite, plain_code
 from autofast.facts.invariants import Invariants, ReadOnly
-from autofast.facts.of_numbers import OfNumbers, written
+from autofast.facts.of_numbers import OfNumbers, needed, written
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import mentions
 from autofast.model.calls import call_of, has_unpacking, is_name
@@ -133,7 +133,7 @@ def _part(script: Script, transfer: Transfer, names: set[str]) -> Table | None:
     ):
         return None
     made, block = OfNumbers(script, function), block_of(stmt)
-    before = _needed(made, block[: block.index(stmt)], node)
+    before = needed(made, block[: block.index(stmt)], node)
     if not all(map(made.takes, before)):
         return None
     statements, whole = before, None
@@ -195,16 +195,6 @@ def _part(script: Script, transfer: Transfer, names: set[str]) -> Table | None:
 
 def _others(some: Sequence[ast.stmt], without: Sequence[ast.stmt]) -> list[ast.stmt]:
     return [s for s in some if s not in without]
-
-
-def _needed(made: OfNumbers, above: list[ast.stmt], node: ast.AST) -> list[ast.stmt]:
-    """The statements of a block that give values to the tensors that ``node`` is made of."""
-    names, found = made.reads(node), list[ast.stmt]()
-    for earlier in reversed(above):
-        if written(earlier) & names:
-            found.insert(0, earlier)
-            names |= made.reads(earlier)
-    return found
 
 
 def _results(made: OfNumbers, statements: Sequence[ast.stmt]) -> list[ast.expr]:
