@@ -29,7 +29,7 @@ from autofast.model.source import (
     statement_of,
     within_any,
 )
-from autofast.model.syntax import is_docstring, is_read, is_stored
+from autofast.model.syntax import VARIABLES, is_attribute, is_docstring, is_read, is_stored
 from autofast.model.values import Func, any_of, one
 from autofast.read.recover.evaluations import region_of
 from autofast.techniques.transfers.creations import device_of
@@ -266,7 +266,7 @@ def _whole(script: Script, transfer: Transfer, copies: ByNode[Transfer]) -> Tabl
     if not inside and ("device" in names or not _is_open(result)):
         return None
     told = [device_of(script, m) if m is not None else "" for m in moves]
-    if None in told or (method and not all(isinstance(s.func, ast.Attribute) for s in sites)):
+    if None in told or (method and not all(is_attribute(s.func) for s in sites)):
         return None
     params = [ast.unparse(a) for a in args[method:]]
     at = params.index("device") if "device" in params else len(params)
@@ -284,7 +284,7 @@ def _whole(script: Script, transfer: Transfer, copies: ByNode[Transfer]) -> Tabl
         Import(source_of(function), "import functools"),
     ]
     for site, place, device in zip(sites, places, told, strict=True):
-        receiver = ast.unparse(site.func.value) if isinstance(site.func, ast.Attribute) else ""
+        receiver = ast.unparse(site.func.value) if is_attribute(site.func) else ""
         given = [f"{{a{n}}}" for n in range(len(names))]
         given[at:at] = [plain_code(made.inputs[p].replace(own, receiver, 1)) for p in more]
         if device:
@@ -296,7 +296,7 @@ def _whole(script: Script, transfer: Transfer, copies: ByNode[Transfer]) -> Tabl
 
 def _move_of(site: ast.Call, copies: ByNode[Transfer]) -> Transfer | None:
     method = parent_of(site)
-    call = call_of(method) if isinstance(method, ast.Attribute) else None
+    call = call_of(method) if is_attribute(method) else None
     return copies.get(call) if call is not None else None
 
 
@@ -310,4 +310,4 @@ def _is_of(given: str, own: str) -> bool:
 
 def _is_open(result: ast.expr) -> bool:
     """Whether a method of the result can be called without parentheses."""
-    return isinstance(result, (ast.Name, ast.Call, ast.Attribute, ast.Subscript))
+    return isinstance(result, (*VARIABLES, ast.Call, ast.Subscript))
