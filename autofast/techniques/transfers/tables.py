@@ -13,16 +13,19 @@ from autofast.facts.invariants import Invariants, ReadOnly
 from autofast.facts.of_numbers import OfNumbers, needed, written
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import mentions
+from autofast.flow.usage import Act, usage_of
 from autofast.model.calls import call_of, has_unpacking, is_name
 from autofast.model.names import last_part
 from autofast.model.roles import GPUS, Transfer
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import (
     ByNode,
     block_of,
     contains_kind,
+    enclosing,
     function_of,
+    is_at_top,
     nodes_in,
     parent_of,
     source_of,
@@ -88,23 +91,21 @@ def _is_copy(script: Script, transfer: Transfer) -> bool:
 
 def _has_work(script: Script, tree: ast.AST) -> bool:
     """Whether it is more than a factory fills in one go."""
-    return any(
-        (isinstance(n, (ast.BinOp, ast.AugAssign)) and isinstance(n.op, POWERS))
-        or isinstance(n, ast.For)
-        or isinstance(n, ast.Call)
-        and (
-            script.library_function(n) in DATA
-            or any_of(script.called(n), Func)
-            or last_part(ast.unparse(n.func)) in WORK
+    return (
+        contains_kind(tree, ast.For)
+        or any(isinstance(n, POWERS) for n in ast.walk(tree))
+        or any(
+            script.library_function(call) in DATA
+            or any_of(script.called(call), Func)
+            or last_part(ast.unparse(call.func)) in WORK
+            for call in nodes_in(tree, ast.Call)
         )
-        for n in ast.walk(tree)
     )
 
 
 def _top(function: ast.FunctionDef) -> ast.stmt:
     """The function, or the class whose method it is."""
-    cls = parent_of(function)
-    return cls if isinstance(cls, ast.ClassDef) else function
+    return enclosing(function, ast.ClassDef) or function
 
 
 def _kept_by(
@@ -128,9 +129,7 @@ def _kept_by(
 def _part(script: Script, transfer: Transfer, names: set[str]) -> Table | None:
     """Statements of one block go to a function of their own, and what they make is read only."""
     node, stmt, function = transfer.node, statement_of(transfer.node), function_of(transfer.node)
-    if not isinstance(function, ast.FunctionDef) or not isinstance(
-        parent_of(_top(function)), ast.Module
-    ):
+    if not isinstance(function, ast.FunctionDef) or not is_at_top(function):
         return None
     made, block = OfNumbers(script, function), block_of(stmt)
     before = needed(made, block[: block.index(stmt)], node)
@@ -159,7 +158,7 @@ def _part(script: Script, transfer: Transfer, names: set[str]) -> Table | None:
     ):
         return None
     given = sorted(
-        {n.id: n for n in results if isinstance(n, ast.Name)},
+        {n.id: n for n in of_kind(results, ast.Name)},
         key=lambda name: min(n.lineno for n in mentions(function, name) if is_stored(n)),
     )
     stem = "_".join(given) if whole is None else _stem(made, whole)
@@ -171,12 +170,14 @@ def _part(script: Script, transfer: Transfer, names: set[str]) -> Table | None:
     said = ", ".join(given)
     if whole is not None:
         body.append(f"return {made.text(whole)}")
-    elif isinstance(bind := statements[-1], ast.Assign) and said == ast.unparse(
-        bind.targets[0]
-    ).strip("()"):
-        body[-1] = f"return {made.text(bind.value)}"
     else:
-        body.append(f"return {said}")
+        match statements[-1]:
+            case ast.Assign(targets=[made_last], value=value) if (
+                ast.unparse(made_last).strip("()") == said
+            ):
+                body[-1] = f"return {made.text(value)}"
+            case _:
+                body.append(f"return {said}")
     sized = any(p != "device" for p in made.inputs)
     lines = _kept_by(script, transfer, function, sized)
     lines.append(f"def {name}({', '.join(made.order)}):")
@@ -214,8 +215,8 @@ def _is_local(made: OfNumbers, parts: Sequence[ast.AST]) -> bool:
 
 def _stem(made: OfNumbers, whole: ast.expr) -> str:
     """For the name of a function: the argument that gets it, or the variable it is made in."""
-    if isinstance(up := parent_of(whole), ast.keyword) and up.arg:
-        return up.arg
+    if name := getattr(parent_of(whole), "arg", ""):
+        return str(name)
     roots = [n.id for n in nodes_in(whole, ast.Name) if n.id in made.bound]
     return roots[0] if roots else "constant"
 
@@ -225,8 +226,8 @@ def _whole(script: Script, transfer: Transfer, copies: ByNode[Transfer]) -> Tabl
     """A function that makes nothing else keeps what it gives: one that copies it, or whose callers
     all do."""
     graph, here = script.analysis(CallGraph), function_of(transfer.node)
-    called = graph.callees(transfer.operand) if isinstance(transfer.operand, ast.Call) else []
-    inside = isinstance(parent_of(transfer.node), ast.Return) and not called
+    called = graph.callees(transfer.operand)  # type: ignore[arg-type]
+    inside = usage_of(transfer.node).act is Act.RETURNED and not called
     function = here if inside else one({c.function for c in called})
     match function:
         case ast.FunctionDef(
@@ -239,7 +240,7 @@ def _whole(script: Script, transfer: Transfer, copies: ByNode[Transfer]) -> Tabl
             above = above[sum(map(is_docstring, above[:1])) :]
         case _:
             return None
-    method = isinstance(parent_of(function), ast.ClassDef)
+    method = _top(function) is not function
     sites, moves = graph.sites(function), [_move_of(s, copies) for s in graph.sites(function)]
     places = [m.node if m is not None else s for m, s in zip(moves, sites, strict=True)]
     made = OfNumbers(script, function)
