@@ -13,6 +13,7 @@ from autofast.model.source import Nodes, within_any
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loops.planned import gone
 from autofast.techniques.syncs.code_motion import NAME
+from autofast.techniques.syncs.copied_counts import copied_counts
 from autofast.techniques.syncs.element_loops import by_elements
 from autofast.techniques.syncs.fetched_back import FetchedBack
 from autofast.techniques.syncs.few_steps import Supposed, supposed_in_few
@@ -99,6 +100,11 @@ def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
         answered.add(statement)
         message = f"extends `{name}` by numbers of the device in every step, and waits for them"
         yield Finding(statement, message, edits=tuple(edits), asks=gains.read_again)
+    for adds, core, uncopied, effect in copied_counts(script):
+        if adds not in answered:
+            answered.add(adds)
+            message = f"copies `{ast.unparse(core)}` to the host in every step to add it up"
+            yield Finding(adds, message, edits=uncopied, effect=effect)
     yield from _everywhere(script, answered)
 
 
