@@ -28,7 +28,14 @@ from autofast.facts.parts import parts_of
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow, holder_of
 from autofast.flow.scopes import defaults, mentions, own_nodes, parameters
-from autofast.model.calls import arguments_of, is_name, keyword_of, only_target, short_name
+from autofast.model.calls import (
+    arguments_of,
+    is_method,
+    is_name,
+    keyword_of,
+    only_target,
+    short_name,
+)
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
 from autofast.model.roles import Transfer
@@ -155,8 +162,7 @@ def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Made]:
         method = function_of(node)
         if (
             (transfer.to_device or _goes_beside(script, transfer))
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("to", "cuda")
+            and is_method(node, "to", "cuda")
             and isinstance(method, ast.FunctionDef)
             and runs_often(transfer.site, hot)
             and (cls := _class_of(script, method)) is not None
@@ -252,7 +258,7 @@ def _has_one_result(script: Script, function: ast.FunctionDef) -> bool:
     in all its calls, and nobody writes to what it gives."""
     calls = script.analysis(CallGraph)
     if (
-        not isinstance(parent_of(function), ast.Module)
+        parent_of(function) is not source_of(function).tree
         or not contains_kind(function, *WORK)
         or calls.complete(function)
         or not script.analysis(Invariants).is_pure(function)
