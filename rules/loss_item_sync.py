@@ -27,6 +27,7 @@ from autofast.techniques.syncs.planned import (
     in_stores,
 )
 from autofast.techniques.syncs.reads import Read, scalar_reads
+from autofast.techniques.syncs.tensor_numbers import in_arithmetic
 from autofast.write.spelling import uses_gpu
 
 
@@ -79,6 +80,7 @@ def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
     answered: Nodes = set()
     found: list[Finding] = []
     for finding, used in (
+        *in_arithmetic(script, every),
         *in_stores(script, every),
         *in_functions(script, every),
         *in_moves(script, every),
