@@ -7,7 +7,8 @@
     mean = losses.cpu().mean()
 
 The numbers are copied to the host once, where they are used, and what is computed with them is
-computed there, as before.
+computed there, as before. ``sums += torch.tensor([a.item(), b.item()])`` is one, too: floats of 32
+bits are added on the device as on the host.
 
 Lists that a loop extends by the numbers of a tensor: the tensors are kept, and become numbers
 below the loop.
@@ -28,7 +29,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import After, Before, Edit, Keyword, Rewrite, plain_code
+from autofast.edit.edits import After, Before, Edit, Edits, Keyword, Rewrite, plain_code
 from autofast.edit.order import Rank
 from autofast.flow.defuse import Definition
 from autofast.flow.filled_lists import is_only_filled
@@ -51,6 +52,7 @@ from autofast.model.values import Tensor, any_of
 from autofast.techniques.syncs.freshness import kept_template, without_graph
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, on_device, without_detach
+from autofast.techniques.syncs.scalar_tensors import is_scalar
 from autofast.techniques.syncs.sinks import Sink
 from autofast.techniques.syncs.steps import first_in
 from autofast.techniques.syncs.summable import (
@@ -76,13 +78,18 @@ def filled_edits(
             statement=ast.Assign(targets=[ast.Subscript(value=ast.Name() as tensor)], value=value),
             reads=[Read(how="item", node=node) as read],
         ) if node is value:
-            pass
+            kept = "{core}" if read.ready else without_graph(script, read.core)
+            keeps: Edits = (Rewrite(value, kept, {"core": read.core}),)
+        case Sink(
+            statement=ast.AugAssign(ast.Name() as tensor, ast.Add(), ast.Call(args=[ast.List()]))
+        ) if stacked := _stacked(script, sink):
+            keeps = stacked
         case _:
             return []
     if needs.gates or needs.moves or not needs.after:
         return []
     flow = definitions_of(script, tensor)
-    match list(flow.reaching(tensor)):
+    match [d for d in flow.reaching(tensor) if d.node is not tensor]:
         case [Definition(value=ast.Call() as made) as definition] if not within(made, loop):
             pass
         case _:
@@ -92,20 +99,36 @@ def filled_edits(
     inside = any(within(u, loop) or not is_same_function(u, loop) for u in uses)
     if device is None or not uses or inside:
         return []
-    edits: list[Edit] = [
-        Keyword(made, "device", device),
-        Rewrite(
-            read.node,
-            "{core}" if read.ready else without_graph(script, read.core),
-            holes={"core": read.core},
-        ),
-    ]
+    edits: list[Edit] = [Keyword(made, "device", device), *keeps]
     near = loop_of(uses[0]) in (None, *loops_around(made))
     if len(uses) == 1 and near and _is_once(uses[0]):
         attribute = parent_of(uses[0])
         copies = attribute is not None and is_method(call_of(attribute), "tolist", "cpu")
         return edits if copies else [*edits, Rewrite(uses[0], f"{tensor.id}.cpu()")]
     return [*edits, After(around, f"{tensor.id} = {tensor.id}.cpu()", rank=Rank.GRAD_MODE)]
+
+
+def _stacked(script: Script, sink: Sink) -> Edits:
+    """``torch.stack([a.detach(), b.detach()]).float()`` for ``torch.tensor([a.item(), b.item()])``,
+    as it is added to floats of 32 bits.
+    """
+    value = sink.statement.value  # type: ignore[attr-defined]
+    reads = [r for r in sink.reads if r.how == "item" and is_scalar(script, r.core)]
+    begun = definitions_of(script, sink.statement).reaching(sink.holder)  # type: ignore[arg-type]
+    made = [t for d in begun if d.value is not None for t in script.values(d.value)]
+    if (
+        script.library_function(value) != "torch.tensor"
+        or value.keywords
+        or [r.node for r in reads] != value.args[0].elts
+        or not all(isinstance(t, Tensor) and t.dtype == "f32" for t in made)
+    ):
+        return ()
+    torch, imports = torch_in(sink.source)
+    parts = [
+        without_graph(script, r.core).replace("{core}", f"{{c{n}}}") for n, r in enumerate(reads)
+    ]
+    holes = {f"c{n}": r.core for n, r in enumerate(reads)}
+    return *imports, Rewrite(value, f"{torch}.stack([{', '.join(parts)}]).float()", holes)
 
 
 def _makes_floats(script: Script, call: ast.Call) -> bool:

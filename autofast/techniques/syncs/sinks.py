@@ -400,7 +400,7 @@ class _Collector:
 
     def check_call(self, call: ast.Call) -> None:
         things = self.script.called(call)
-        builtin = {f"builtins.{n}" for n in PURE}
+        builtin = {"torch.tensor", *(f"builtins.{n}" for n in PURE)}
         pure = all(
             isinstance(t, Ref) and (t.name.startswith(("math.", "numpy.")) or t.name in builtin)
             for t in things
