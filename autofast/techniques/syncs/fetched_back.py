@@ -16,7 +16,7 @@ from autofast.facts.cost import gains
 from autofast.facts.read_back import ReadBack
 from autofast.facts.switches import about_hardware, frequent_nodes
 from autofast.flow.positions import position
-from autofast.model.calls import is_name, parts_of, receiver_of
+from autofast.model.calls import is_name, parts_of, receiver_of, variable_name
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import grouped, of_kind, surely
@@ -128,7 +128,7 @@ def _left_out(script: Script, group: Group) -> Iterator[Edit]:
     }
     for statement in dict.fromkeys(map(statement_of, calls)):
         pairs = parts_of(statement)
-        same = [v for t, v in pairs if isinstance(t, ast.Name) and is_name(calls.get(v), t.id)]
+        same = [v for t, v in pairs if is_name(calls.get(v), variable_name(t))]
         kept = [(t, v) for t, v in pairs if v not in same]
         if same and kept:
             source, holes = source_of(statement), {f"v{n}": v for n, (_, v) in enumerate(kept)}

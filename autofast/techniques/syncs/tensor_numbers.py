@@ -15,11 +15,12 @@ from contextlib import suppress
 
 from autofast.edit.edits import Edit, Rewrite, Wrap
 from autofast.facts.cost import gains
+from autofast.flow.defuse import Definition
 from autofast.flow.loops import loop_of, loops_around
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
-from autofast.model.calls import is_augmented, parts_of
+from autofast.model.calls import parts_of, variable_name
 from autofast.model.script import Script
 from autofast.model.several import grouped, of_kind, wordset
 from autofast.model.source import function_of, parent_of
@@ -39,9 +40,11 @@ HALF = wordset("half float16 bfloat16")  # with which a tensor would be rounded 
 def in_arithmetic(script: Script, every: list[Read]) -> Iterator[tuple[Finding, set[ast.expr]]]:
     """Each variable of which the device alone needs the number, with the reads into it."""
     into = {t: r for r in every for t, v in parts_of(r.statement) if v is r.node}
-    named = grouped(((function_of(t), t.id), r) for t, r in into.items() if isinstance(t, ast.Name))
+    named = grouped(((function_of(t), variable_name(t)), r) for t, r in into.items())
     for (scope, name), mine in named.items():
         with suppress(Refusal):
+            if not name:
+                raise Refusal("it is no variable")
             check_own(script, scope, name)
             if isinstance(scope, ast.Module) and script.analysis(Flow).exported(scope) is None:
                 raise Refusal("other files may read it")
@@ -58,12 +61,14 @@ def _kept(
 ) -> tuple[tuple[Edit, ...], Effect]:
     """The edits, and what they change; raises :class:`Refusal` where the number is needed."""
     reads = {r.node for r in mine}
-    given = [v for p in places if not is_read(p) for v in _given(p)]
+    given = [Definition(p.id, p).value for p in places if not is_read(p)]
     edits: list[Edit] = []
     rounds = any(step.autocast for step in script.steps) or any(
         n.attr in HALF for n in script.each(ast.Attribute)
     )
-    others = [script.values(v) for v in given if v not in reads]
+    if None in given:
+        raise Refusal("it is set in another way")
+    others = [script.values(v) for v in given if v is not None and v not in reads]
     if not all(are_numbers(found) or certainly(found, Arg) for found in others):
         raise Refusal("it may be something else")
     things = [t for found in others for t in found]
@@ -90,14 +95,6 @@ def _kept(
     if not computed:
         raise Refusal("it is only shown")
     return tuple(edits), Effect.ROUNDING if rounds else Effect.EXACT
-
-
-def _given(target: ast.Name) -> list[ast.expr]:
-    """What an assignment gives a variable."""
-    statement = parent_of(target)
-    if is_augmented(target) or not isinstance(statement, ast.Assign):
-        raise Refusal("it is set in another way")
-    return [statement.value]
 
 
 def _other(use: ast.expr) -> ast.expr | None:

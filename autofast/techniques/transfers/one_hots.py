@@ -96,8 +96,8 @@ def _only_goes(script: Script, back: Transfer, label: ast.Name) -> bool:
         gate is not None
         and is_attribute(gate.test, "is_cuda")
         and flow.is_same(gate.test.value, label)
-        and isinstance(gate.body[-1], ast.Return)
-        and back.node in ast.walk(gate.body[-1])
+        and usage_of(back.node).act is Act.RETURNED
+        and statement_of(back.node) is gate.body[-1]
     )
     uses = (usage_of(n).act for n in flow.definitions(made).uses(definition) if n is not made)
     return all(act is Act.COMPUTED or (on_host and act is Act.RETURNED) for act in uses)
