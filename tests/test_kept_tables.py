@@ -310,6 +310,12 @@ def test_a_plain_mask_is_made_on_the_device() -> None:
     ]
 
 
+def test_what_is_compiled_keeps_nothing() -> None:
+    compiled = LOOP.replace("losses = []", "{}model = torch.compile(model)\nlosses = []")
+    assert not changed(ROTARY, compiled.replace("{}", "")).fixes
+    assert changed(ROTARY, compiled.replace("{}", "if len(NAMES) > 3:\n    ")).fixes
+
+
 def test_replicas_have_devices_of_their_own() -> None:
     text = WEIGHTED.replace(".to(x.device)", ".cuda()")
     assert changed(text, LOOP).fixes

@@ -1362,3 +1362,60 @@ def test_a_copy_goes_above_the_loop_of_a_function() -> None:
 def test_copies_that_stay_in_the_loop(old: str, new: str) -> None:
     text = HOISTED.replace(old, new)
     assert old in HOISTED and not apply("device-creation", text).fixes
+
+
+SCORES = """
+import torch
+import torch.nn as nn
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+X = torch.randn(24, 5, 4)
+
+
+class Net(nn.Module):
+    def __init__(self, start):
+        super().__init__()
+        self.layer, self.start = nn.Linear(4, 4), start
+
+    def forward(self, x):
+        n, t = len(x), x.size(1)
+        first = torch.full((n, 4), -10.0)
+        first[:, self.start] = 0.0
+        scores = self.layer(x).sum(1) + first.to(x.device)
+        mask = torch.tril(torch.ones(t, t))[t - 2 :].to(x.device)
+        return (torch.logsumexp(scores, 1) + mask.sum()).mean()
+
+
+model = Net(2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for i in range(0, 24, 8):
+    loss = model(X[i : i + 8].to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+def test_numbers_are_put_in_and_rows_taken_out_on_the_device() -> None:
+    found = apply("device-creation", SCORES)
+    assert found.lines == [
+        "first = torch.full((n, 4), -10.0, device=x.device)",
+        "scores = self.layer(x).sum(1) + first",
+        "mask = torch.tril(torch.ones(t, t, device=x.device))[t - 2 :]",
+    ]
+    assert run(SCORES)["losses"] == run(found.text)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "stays"),
+    [
+        ("        first[:, self.start] = 0.0", "        for k in range(2):\n            first[:, k] = 0.0", "first.to"),
+        ("first[:, self.start] = 0.0", "first[:, self.start] = torch.rand(n)", "first.to"),
+        ("[t - 2 :]", "[torch.arange(t)]", ".to(x.device)\n        return"),
+    ],
+)  # fmt: skip
+def test_what_is_put_in_many_times_stays(old: str, new: str, stays: str) -> None:
+    assert old in SCORES and stays in apply("device-creation", SCORES.replace(old, new)).text

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from autofast.flow.effects import is_number
-from autofast.model.calls import given_to, is_name, names_in
+from autofast.model.calls import given_to, is_name, items_of, names_in
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import block_of, nodes_in, within_statement
@@ -91,9 +91,19 @@ def composed_parts(
             | ast.Attribute(value=inner, attr="T" | "mT")
         ):
             return composed_parts(script, inner, factory, name)
+        case ast.Subscript(value=inner, slice=at):  # rows and columns by numbers
+            cuts = [c for part in items_of(at) for c in _numbers_of(part)]
+            fits = all(_is_number(script, c) for c in cuts)
+            return composed_parts(script, inner, factory, name) if fits else None
         case ast.Call():
             return _call(script, expr, factory, name)
     return None
+
+
+def _numbers_of(index: ast.expr) -> list[ast.expr]:
+    """``a`` and ``b`` of ``a:b``."""
+    parts = [index.lower, index.upper, index.step] if isinstance(index, ast.Slice) else [index]
+    return [p for p in parts if p is not None]
 
 
 def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts | None:

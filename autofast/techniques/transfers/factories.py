@@ -212,8 +212,10 @@ def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast
         names = {(n.id, is_read(n)) for n in nodes_in(earlier, ast.Name)}
         if any(found in needed and not load for found, load in names):
             return None
-        if any(n.id == name and not _fills(script, n) for n in nodes_in(earlier, ast.Name)):
-            return None
+        for use in (n for n in nodes_in(earlier, ast.Name) if n.id == name):
+            once = statement_of(use) is earlier  # a number is one kernel then
+            if not _fills(script, use) and not (once and _fills(script, use, within=True)):
+                return None
     return None
 
 

@@ -15,12 +15,14 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import mentions
 from autofast.flow.usage import Act, usage_of
 from autofast.model.calls import call_of, has_unpacking, is_name
+from autofast.model.events import Site
 from autofast.model.names import last_part
 from autofast.model.roles import GPUS, Transfer
 from autofast.model.script import Script
 from autofast.model.several import of_kind, wordset
 from autofast.model.source import (
     ByNode,
+    ancestors,
     block_of,
     contains_kind,
     enclosing,
@@ -53,6 +55,8 @@ RECORDS = (
 )  # fmt: skip
 # What is worth to be kept; what a factory only fills is best told the device.
 WORK = wordset("exp sin cos tan sqrt rsqrt log pow outer linspace logspace")
+COMPILE = "torch.compile"
+SWITCHES = (ast.If, ast.IfExp)
 POWERS = (ast.Pow, ast.Div)
 MADE_FOR = "  # training reads it, too"
 
@@ -68,7 +72,8 @@ class Table:
 
 def tables(script: Script, hot: frozenset[ast.AST], kept: Collection[ast.AST]) -> Iterator[Table]:
     """One for each place; what is ``kept`` otherwise is left out."""
-    if script.analysis(Invariants).unsure or script.calls(*RECORDS):
+    recorded = [*script.calls(*RECORDS), *(s for s in script.calls(COMPILE) if _is_certain(s))]
+    if script.analysis(Invariants).unsure or recorded:
         return
     done, names = {*kept}, set[str]()
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers if _is_copy(script, t)}
@@ -78,6 +83,11 @@ def tables(script: Script, hot: frozenset[ast.AST], kept: Collection[ast.AST]) -
             if table is not None:
                 done |= {*table.made}
                 yield table
+
+
+def _is_certain(site: Site) -> bool:
+    """Whether no option decides on it: what is compiled keeps nothing."""
+    return not any(isinstance(n, SWITCHES) for n in ancestors(site.node))
 
 
 def _is_copy(script: Script, transfer: Transfer) -> bool:
