@@ -102,8 +102,10 @@ def composed_parts(
 
 def _numbers_of(index: ast.expr) -> list[ast.expr]:
     """``a`` and ``b`` of ``a:b``."""
-    parts = [index.lower, index.upper, index.step] if isinstance(index, ast.Slice) else [index]
-    return [p for p in parts if p is not None]
+    match index:
+        case ast.Slice(lower=low, upper=high, step=step):
+            return [p for p in (low, high, step) if p is not None]
+    return [index]
 
 
 def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts | None:
