@@ -148,27 +148,28 @@ def _test(script: Script, loop: Loop, run: list[ast.stmt]) -> tuple[str, Edits]:
     """
     changed = {name for statement in loop.body for name in stored_in(statement)}
     counted = next(_counters(script, loop, changed), "")
-    if isinstance(loop, ast.For):
-        name, start, made = step_counter(script, loop, changed)
-        if made and counted:
-            name, start, made = counted, -1, ()
-    elif counted:
-        name, start, made = counted, -1, ()
-    else:
-        raise Refusal("the loop does not count its steps")
+    name, last = counted, ""
+    made: Edits = ()
+    match loop:
+        case ast.For():
+            other, start, more = step_counter(script, loop, changed)
+            if not (more and counted):
+                name, made = other, more
+                length = _length(script, loop, changed)
+                last = f" or {name} == len({length}){' - 1' * (start == 0)}" if length else ""
+        case _ if not counted:
+            raise Refusal("the loop does not count its steps")
     if any(name in names_in(test) for statement in run for test in _asked(script, statement, loop)):
         raise Refusal("in some steps of a pattern only")
-    length = _length(script, loop, changed) if start >= 0 and isinstance(loop, ast.For) else ""
-    last = f" or {name} == len({length}){' - 1' * (start == 0)}" if length else ""
     return f"{name} % {EVERY} == 0{last}", made
 
 
 def _counters(script: Script, loop: Loop, changed: set[str]) -> Iterator[str]:
     """The variables that a loop counts its steps by: that of a range, or one that it adds 1 to."""
-    if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name):
-        over = inside_bar(script.values(loop.iter)) or loop.iter
-        if is_call_of(over, "range") and loop.target.id not in changed:
-            yield loop.target.id
+    match loop:
+        case ast.For(target=ast.Name(id=number), iter=whole) if number not in changed:
+            if is_call_of(inside_bar(script.values(whole)) or whole, "range"):
+                yield number
     for statement in loop.body:
         match statement:
             case ast.AugAssign(ast.Name(name) as target, ast.Add(), ast.Constant(1)):
@@ -195,8 +196,7 @@ def _length(script: Script, loop: ast.For, changed: set[str]) -> str:
         if is_path(over) and not names_in(over) & changed:
             if code in asked or _is_sized(script, over):
                 return code
-        inner = over.args[0] if isinstance(over, ast.Call) and over.args else None
-        over = inner or inside_bar(script.values(over))
+        over = next(iter(getattr(over, "args", ())), None) or inside_bar(script.values(over))
         if over is not None and not is_same_function(over, loop):
             return ""
     return ""

@@ -86,10 +86,9 @@ def _element(script: Script, value: ast.expr) -> ast.expr | None:
         case ast.Name():
             uses = [n for n in mentions(function_of(value), value.id) if is_read(n)]
             held, loop = uses[0], loop_of(uses[0])
-            if len(uses) == 2 and isinstance(loop, ast.For) and is_only_filled(held, loop):
-                match statement_of(held):
-                    case ast.Expr(ast.Call(ast.Attribute(attr="append"), [element], [])):
-                        return element
+            match statement_of(held), loop:
+                case ast.Expr(ast.Call(ast.Attribute(attr="append"), [element], [])), ast.For():
+                    return element if len(uses) == 2 and is_only_filled(held, loop) else None
     return None
 
 
