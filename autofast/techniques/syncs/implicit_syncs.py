@@ -41,7 +41,7 @@ from autofast.techniques.syncs.scalar_tensors import is_scalar
 from autofast.write.spelling import torch_in
 
 FEW = "`if step % 100 == 0:`"
-WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}"
+WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}, as `--effect recipe` writes it for prints and progress bars"
 SHOWS = wordset(
     "format builtins.print .set_postfix .set_description .set_postfix_str .add_scalar .add_scalars wandb.log"
 )
