@@ -10,6 +10,8 @@ from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loops.planned import Batched, batched
 from autofast.write.spelling import uses_gpu
 
+SINCE = (1, 7)  # amax
+
 
 @rule(
     "python-loop",
@@ -27,4 +29,4 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if plan.refusal:
             yield Finding(plan.loop, plan.message, refusal=plan.refusal)
         else:
-            yield Finding(plan.loop, plan.message, edits=plan.edits)
+            yield Finding(plan.loop, plan.message, edits=plan.edits, effect=plan.effect, torch=SINCE)

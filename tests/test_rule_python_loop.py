@@ -10,6 +10,7 @@ import textwrap
 
 import pytest
 
+from autofast.rule import Effect
 from tests.onerule import apply, run
 
 SCRIPT = """
@@ -325,6 +326,12 @@ UNLIKE = [
     script(count=COUNTED + "hits[t] += float(logits[0, 0] * int(t == p))"),
     script(count="small = torch.zeros(3).half()\n" + COUNTED + "small[t] += int(t == p)"),
     script(count=COUNTED + "hits[hits[t].long()] += int(t == p)"),
+    script(count=COUNTED + "confusion[t.item(), np.random.randint(3)] += 1"),
+    script(count=COUNTED + "model.n += 1\n    confusion[t.item(), model.n % 3] += 1").replace(
+        "right = total", "model.n = right = total"
+    ),
+    script(ZEROS + "for i in range(B):\n    mask[i, np.random.randint(2):lengths[i]] = 1"),
+    script(count="y, pred = y.cpu(), pred.cpu()\n" + COUNTED + "hits[t] += int(t == p)"),
 ]
 
 
@@ -357,3 +364,166 @@ def test_lengths_stay_where_the_mask_is_made() -> None:
     assert "lengths.to(device)" not in apply("loss-item-sync", text).text
     both = apply("loss-item-sync python-loop", text)
     assert [f.rule for f in both.fixes] == ["python-loop"] and "lengths.to(device)" in both.text
+
+
+DICE = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def criterion(logits, target):
+    probs, n = torch.sigmoid(logits), logits.size(0)
+    total = 0
+{body}
+    return total / n
+
+
+data = TensorDataset(torch.randn(10, 3, 4, 4), torch.randint(0, 2, (10, 2, 4, 4)).float())
+model = nn.Conv2d(3, 2, 3, padding=1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+for epoch in range(2):
+    for x, y in DataLoader(data, batch_size=4):
+        loss = criterion(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print("loss", loss.item())
+"""
+EACH = "for i in range(probs.size(0)):\n    "
+LOSSES = [
+    (
+        "for i in range(logits.size(0)):\n    p = probs[i].view(-1)\n    t = target[i].view(-1)\n    inter = (p * t).sum()\n"
+        "    total = total + 1 - (2 * inter + 1) / (p.sum() + t.sum() + 1)",
+        "p = probs.reshape(len(probs), -1)\nt = target.reshape(len(target), -1)\ninter = (p * t).sum(1)\n"
+        "total = total + (1 - (2 * inter + 1) / (p.sum(1) + t.sum(1) + 1)).sum()",
+    ),
+    (
+        "for i, p in enumerate(probs):\n    total += -p.log().mean()",
+        "total += (-probs.log().reshape(len(probs), -1).mean(1)).sum()",
+    ),
+    (
+        "like = torch.zeros(probs.shape).to(device)\nfor b in range(probs.shape[0]):\n    for c in range(1, 2):\n"
+        "        total += (probs[b, c] - like[b, c]).pow(2).sum() - 0.5",
+        "for c in range(1, 2):\n"
+        "total += ((probs[:, c] - like[:, c]).pow(2).reshape(len(probs), -1).sum(1) - 0.5).sum()",
+    ),
+    (
+        EACH + "p, t = probs[i].flatten(), target[i].flatten()\n    total = total + p.max()",
+        "",
+    ),
+    (EACH + "total = total * 2 + probs[i].sum()", ""),
+    (EACH + "total = total + (probs[i] * target[i]).sum()", ""),  # one may be spread over the other
+    (EACH + "p = probs[i].sum()\n    total = total + p\ntotal = total + 0 * p", ""),
+    (EACH + "total = total + probs[i].view(-1)[0]", ""),
+    (EACH + "total = total + F.mse_loss(probs[i], target[i])", ""),
+    (EACH + "total = total + probs[i].sum() * torch.rand(1).item()", ""),
+    (EACH + "k = int(torch.randint(2, (1,)))\n    total = total + probs[i, k].sum()", ""),
+    (EACH + "m = total\n    total = total + probs[i].sum() + 0 * m", ""),
+    ("for i in range(2):\n    total = total + probs[i].sum()", ""),
+]
+
+
+@pytest.mark.parametrize(("body", "written"), LOSSES)
+def test_losses_of_single_samples(body: str, written: str) -> None:
+    text = DICE.replace("{body}", textwrap.indent(body, "    "))
+    found = apply("python-loop", text)
+    assert "".join("".join(found.lines).split()) == "".join(written.split())
+    assert [f.effect for f in found.fixes] == [Effect.ROUNDING] * bool(written)
+    same_but_rounding(found.text, text)
+
+
+def same_but_rounding(one: str, other: str) -> None:
+    both = (
+        [float(w) for w in output(t).split() if w[0].isdigit() or w[0] == "-"] for t in (one, other)
+    )
+    for a, b in zip(*both, strict=True):
+        assert a == pytest.approx(b, rel=1e-5)
+
+
+TRIPLET = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def hardest(inputs, targets):
+    n = inputs.size(0)
+    dist = torch.pow(inputs, 2).sum(dim=1, keepdim=True).expand(n, n)
+    dist = dist + dist.t()
+    dist = torch.addmm(dist, inputs, inputs.t(), beta=1, alpha=-2)
+    dist = dist.clamp(min=1e-12).sqrt()
+    mask = targets.expand(n, n).eq(targets.expand(n, n).t())
+    ap, an = [], []
+    for i in range(n):
+{body}
+{joined}
+    return torch.relu(ap - an + 0.3).mean()
+
+
+data = TensorDataset(torch.randn(24, 5), torch.arange(24) % 3)
+model = nn.Linear(5, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in DataLoader(data, batch_size=8):
+        loss = hardest(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item(), [p.tolist() for p in model.parameters()])
+"""
+MINED = "ap.append(dist[i][mask[i]].max(){one})\nan.append(dist[i][mask[i] == 0].min(){one})"
+JOINED = "ap = torch.cat(ap)\nan = torch.cat(an)"
+
+
+def triplet(body: str, joined: str) -> str:
+    text = TRIPLET.replace("{body}", textwrap.indent(body, " " * 8))
+    return text.replace("{joined}", textwrap.indent(joined, " " * 4))
+
+
+@pytest.mark.parametrize(
+    ("one", "joined"),
+    [(".unsqueeze(0)", JOINED), ("", "ap, an = torch.stack(ap), torch.stack(an, dim=0)")],
+)
+def test_hardest_examples(one: str, joined: str) -> None:
+    text = triplet(MINED.replace("{one}", one), joined)
+    found = apply("python-loop", text)
+    assert [f.effect for f in found.fixes] == [Effect.EXACT]
+    assert 'dist.masked_fill(~mask, float("-inf")).amax(1)' in found.text
+    assert (
+        'dist.masked_fill(mask, float("inf")).amin(1)' in found.text and "for i" not in found.text
+    )
+    assert output(found.text) == output(text)
+
+
+@pytest.mark.parametrize(
+    ("body", "joined"),
+    [
+        (MINED.replace("{one}", ""), JOINED.replace("cat(ap)", "stack(ap)") + "\nprint(len(ap))"),
+        (MINED.replace("{one}", ""), "dist.mul_(2)\n" + JOINED.replace("cat", "stack")),
+        (MINED.replace("{one}", ""), "first = ap[0]\n" + JOINED.replace("cat", "stack")),
+        (MINED.replace("{one}", "") + "\nif i == 2:\n    break", JOINED.replace("cat", "stack")),
+        (
+            "ap.append(dist[i][targets[i]])\nan.append(dist[i].min())",
+            JOINED.replace("cat", "stack"),
+        ),
+        (
+            "ap.append(dist[i][dist[i] > 0].max())\nan.append(dist[i][mask[i] == 0].min())",
+            JOINED.replace("cat", "stack"),
+        ),
+    ],
+)
+def test_collected_numbers_that_stay(body: str, joined: str) -> None:
+    text = triplet(body, joined)
+    found = apply("python-loop", text)
+    if found.fixes:
+        assert output(found.text) == output(text)
+    else:
+        assert found.text == found.before

@@ -10,7 +10,7 @@ from autofast.facts.attribute_values import attribute_values
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import definitions_at
-from autofast.model.calls import has_unpacking, items_of, keyword_of, may_give
+from autofast.model.calls import arguments_of, has_unpacking, items_of, keyword_of, may_give
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of
@@ -26,6 +26,7 @@ from autofast.model.values import (
     certainly,
     of_kind,
 )
+from autofast.ops import is_pointwise
 
 SIZED = wordset("view reshape permute")  # methods that are given each dimension
 SAME = wordset("""transpose contiguous to bool float long int short type logical_not clone detach cuda cpu swapaxes swapdims
@@ -34,6 +35,7 @@ GROWING = wordset("expand masked_fill eq ne")  # by what they are given
 SHAPED = wordset("ones zeros full rand randn empty randint", "torch.")
 # Their sizes come together, behind other arguments or in front of them.
 OF_SHAPES = wordset("torch.randint torch.full torch.normal")
+MATRICES = wordset("torch.mm torch.addmm torch.eye")
 TRIANGLES = wordset("tril triu")
 VECTORS = wordset("torch.arange torch.linspace torch.randperm numpy.arange")
 FILES = wordset("numpy.memmap numpy.fromfile numpy.frombuffer")  # rows of numbers
@@ -180,6 +182,8 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
             given = script.values(inner)
             row = certainly(given, Seq) and all(are_numbers(t.any()) for t in of_kind(given, Seq))
             return {Dimensions(1, 1)} if row else {*_possible(script, inner, depth + 1)}
+        case ast.Call() if name in MATRICES:
+            return {Dimensions(2, 2)}
         case ast.Call(args=[inner, *_]) if name == "torch.nn.Parameter":
             return {*_possible(script, inner, depth + 1)}
         case ast.Call(args=[_, pattern, *_]) if name == "einops.rearrange":
@@ -197,6 +201,15 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
                 return {*before}
             if attr in TRIANGLES:
                 return _of_two(before)
+            if attr == "expand" and len(call.args) > 1 and not has_star(call.args):
+                return {Dimensions(len(call.args), len(call.args))}
+            if attr == "t":
+                return {Dimensions(d.least, min(d.most or 2, 2)) for d in before}
+            if is_pointwise(f".{attr}"):
+                for other in arguments_of(call):
+                    more = _operand(script, other, depth)
+                    before = frozenset(_broadcast(one, two) for one in before for two in more)
+                return {*before}
             if attr in GROWING:
                 return {Dimensions(d.least) for d in before}
             if attr == "unsqueeze":

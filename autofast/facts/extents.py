@@ -12,7 +12,12 @@ from autofast.facts.arrays import REDUCED, array_of, held_under, values_of
 from autofast.flow.memory import FACTORIES
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Expressions
-from autofast.model.calls import arguments_of, first_argument, short_name as called_as
+from autofast.model.calls import (
+    arguments_of,
+    first_argument,
+    is_method,
+    short_name as called_as,
+)
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -47,6 +52,7 @@ ALONG = REDUCED | wordset("argmax unsqueeze squeeze flatten")
 
 # The arguments of these say how large a tensor or array is, by a tuple or one by one.
 BY_SIDES = wordset("zeros ones empty rand randn random randperm")
+PRODUCTS = wordset("torch.addmm torch.mm torch.matmul")  # rows as of the matrix before the last
 MADE = BY_SIDES | wordset("arange full randint integers normal uniform standard_normal")
 JOINS = wordset("torch.stack torch.cat")
 TURNED = wordset("T mT H mH")
@@ -126,7 +132,7 @@ def row_count(script: Script, expr: ast.expr | None, depth: int = 0) -> object:
         case ast.Subscript(value=inner, slice=ast.Tuple(elts=[ast.Slice(None, None, None), *_])):
             parts = [inner]
         case ast.Subscript(slice=index) if array_of(script, index) and (
-            taken := _same(script, index)
+            taken := same_number(script, index)
         ):
             return taken, statement_of(expr)
         case ast.BinOp(op=ast.MatMult()):
@@ -134,15 +140,24 @@ def row_count(script: Script, expr: ast.expr | None, depth: int = 0) -> object:
         case ast.Call(func=func) if not any_of(script.called(expr), Func):
             if sides := sides_of(script, expr):
                 if (measured := measured_by(sides[0])) is None:
-                    return _same(script, sides[0])
+                    return same_number(script, sides[0])
                 parts = [measured]
+            elif script.is_call(expr, *PRODUCTS) and len(expr.args) > 1:
+                parts = [expr.args[-2]]
+            elif is_method(expr, "expand") and len(expr.args) > 1:
+                if (side := same_number(script, expr.args[0])) != -1:
+                    return side
+                parts = [expr.func.value]
+            elif is_method(expr, "t") and is_method(expr.func.value, "expand"):
+                sides = expr.func.value.args
+                return same_number(script, sides[1]) if len(sides) == 2 else None
             elif isinstance(func, ast.Attribute) and func.attr in ALONG:
                 axes = map(script.constant, arguments_of(expr))
                 if surely(type(axis) is int and axis > 0 for axis in axes):
                     parts = [func.value]
     found = one({depth < 9 and row_count(script, part, depth + 1) or None for part in parts})
     if isinstance(expr, ast.Name) and not script.may_be(expr, Seq):
-        return found or _same(script, expr)
+        return found or same_number(script, expr)
     return found
 
 
@@ -187,7 +202,7 @@ def _given_to(script: Script, expr: ast.Name | ast.Attribute) -> Expressions:
     return [e for t in script.values(expr.value) for e in held_under(script, t, expr.attr)]
 
 
-def _same(script: Script, size: ast.expr) -> object:
+def same_number(script: Script, size: ast.expr) -> object:
     """What tells the value of a number, an index or an array: the number, or the only definition of
     a variable; of one that is made in a loop, in a single statement.
     """

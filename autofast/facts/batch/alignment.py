@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from autofast.facts.batch.kinds import Kind, unknown_value
 from autofast.facts.batch.losses import Losses
-from autofast.facts.batch.losses_of_torch import loss_called
+from autofast.facts.batch.losses_of_torch import FACTORIES, loss_called
 from autofast.facts.batch.samples import Activation, Shape, joined
 from autofast.facts.switches import batch_loops
 from autofast.flow.callgraph import CallGraph
@@ -48,6 +48,10 @@ class Alignment:
             return True
         return self.have_same_shape(one, other) or all(self._kind(e) in EACH for e in (one, other))
 
+    def are_samples(self, rows: ast.expr) -> bool:
+        """Whether it has a row for each sample of a batch, of which there is one at the least."""
+        return self._kind(rows) in EACH or self._kind(self._model(rows)) in EACH
+
     def have_same_shape(self, one: ast.expr, other: ast.expr) -> bool:
         """Whether two tensors of one function certainly have the same shape: labels, and the
         classes of the scores that a loss compares with them.
@@ -61,6 +65,8 @@ class Alignment:
         one, other = self._plain(one), self._plain(other)
         return (
             self._is_same(one, other)
+            or self._is_same(self._model(one), other)
+            or self._is_same(self._model(other), one)
             or self._are_compared(self._scores(one), other)
             or self._are_compared(self._scores(other), one)
         )
@@ -80,6 +86,20 @@ class Alignment:
         return self.flow.is_same(one, other) or (
             not isinstance(one, ast.Name) and is_same_code(one, other)
         )
+
+    def _model(self, made: ast.expr) -> ast.expr:
+        """``x`` of ``torch.zeros(x.shape)`` and ``torch.zeros_like(x)``; else what is given."""
+        call = self._plain(self.flow.value(made) or made)
+        match call:
+            case ast.Call(args=[shape, *_]) if name := self.script.library_function(call):
+                if name.endswith("_like"):
+                    return shape
+                if name.removeprefix("torch.") in FACTORIES:
+                    if is_attribute(shape, "shape"):
+                        return shape.value
+                    if is_method(shape, "size") and not shape.args:
+                        return shape.func.value
+        return made
 
     def _plain(self, expr: ast.expr) -> ast.expr:
         """``y`` of ``y.long().cpu()``, ``F.softmax(y, dim=1)``."""

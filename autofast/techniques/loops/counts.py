@@ -17,13 +17,14 @@ from autofast.flow.memory import Memory, base_of
 from autofast.model.calls import is_path, items_of, only_target, variable_name
 from autofast.model.script import Script
 from autofast.model.source import nodes_in, running, source_of
+from autofast.model.syntax import VARIABLES
 from autofast.model.values import Tensor, of_kind
-from autofast.rule import Refusal
-from autofast.techniques.loops.rows import Rows, Whole
+from autofast.rule import Effect, Refusal
+from autofast.techniques.loops.rows import Planned, Rows, Whole
 from autofast.write.spelling import module_name
 
 
-def count_edits(script: Script, rows: Rows) -> Edits:
+def count_edits(script: Script, rows: Rows) -> Planned:
     """What counts all rows at once; raises :class:`Refusal`, without words where the loop does
     anything else.
     """
@@ -33,7 +34,8 @@ def count_edits(script: Script, rows: Rows) -> Edits:
         raise Refusal
     counting.check(sums)
     lines = [line for each in sums for line in counting.lines(*each)]
-    return (*counting.imports, Replace(rows.loop, "\n".join(lines), rows.holes))
+    made = Replace(rows.loop, "\n".join(lines), rows.holes)
+    return (*counting.imports, made), Effect.EXACT
 
 
 Sum = tuple[ast.expr, ast.expr, list[tuple[ast.expr, bool]]]  # to what, what, under which tests
@@ -53,7 +55,7 @@ class _Counting:
                 case ast.AugAssign(target=target, op=ast.Add(), value=value):
                     yield target, value, tests
                 case ast.Assign(value=value) if variable_name(only_target(statement)):
-                    self.rows.whole(value)
+                    self.rows.check_plain(value)
                 case _:
                     raise Refusal
 
@@ -61,11 +63,11 @@ class _Counting:
         """Raises where one of the sums is looked at in the loop."""
         memory = self.script.analysis(Memory)
         targets = [target for target, _, _ in sums]
-        bases = {n for t in targets for n in ast.walk(base_of(t))}
-        kept = {n.id for n in of_kind(bases, ast.Name)}
-        names = [n for n in nodes_in(self.rows.loop, ast.Name) if n.id in kept and n not in bases]
-        if names and not all(n.id == "self" for n in names):
-            raise Refusal
+        mine = {n for t in targets for n in (t, base_of(t))}
+        written = set(map(ast.unparse, mine))
+        for node in nodes_in(self.rows.loop, *VARIABLES):
+            if node not in mine and ast.unparse(node) in written:
+                raise Refusal
         for target in targets:
             for part in self.rows.over.values():
                 if memory.may_share(base_of(target), part):

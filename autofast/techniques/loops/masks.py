@@ -27,8 +27,8 @@ from autofast.model.source import (
 from autofast.model.syntax import SEQUENCES, is_constant
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Tensor, library_name, of_kind
-from autofast.rule import Refusal
-from autofast.techniques.loops.rows import Rows, Whole, one_cut
+from autofast.rule import Effect, Refusal
+from autofast.techniques.loops.rows import Planned, Rows, Whole, one_cut
 from autofast.write.spelling import torch_in
 
 DEFAULTS = wordset("set_default_dtype set_default_tensor_type set_default_device", "torch.")
@@ -64,7 +64,7 @@ class Fill:
     value: ast.expr
 
 
-def mask_edits(script: Script, rows: Rows) -> Edits:
+def mask_edits(script: Script, rows: Rows) -> Planned:
     """What makes the mask at once that a loop fills; raises :class:`Refusal`, without words where
     it is another loop.
     """
@@ -72,7 +72,7 @@ def mask_edits(script: Script, rows: Rows) -> Edits:
     made = script.analysis(Flow).definition(fill.mask)
     if made is None or made.value is None or only_target(made.statement) is not made.node:
         raise Refusal
-    return _Mask(script, rows, fill, made).edits()
+    return _Mask(script, rows, fill, made).edits(), Effect.EXACT
 
 
 def _filled(rows: Rows) -> Fill:
@@ -81,7 +81,7 @@ def _filled(rows: Rows) -> Fill:
     for name in names:
         if not variable_name(only_target(name)):
             raise Refusal
-        rows.whole(name.value)  # type: ignore[attr-defined]
+        rows.check_plain(name.value)  # type: ignore[attr-defined]
     match only_target(last):
         case ast.Subscript(value=ast.Name() as mask, slice=ast.Tuple(elts=[index, *cuts])):
             pass
@@ -108,6 +108,7 @@ class _Mask:
         bounds = [b for b in (self.fill.cut.lower, self.fill.cut.upper) if b is not None]
         wholes = [rows.whole(b) for b in bounds]
         parts = [p for w in wholes for p in w.parts]
+        self.rows.check_device([*parts, self.fill.mask])
         if not parts or not isinstance(value, (int, float)) or value == made.base:
             raise Refusal
         self._check(made, bounds, parts)

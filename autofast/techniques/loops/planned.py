@@ -5,21 +5,23 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from autofast.edit.edits import Edits, Remove
+from autofast.edit.edits import Edits, Remove, Replace
 from autofast.facts.element_reads import runs_here
 from autofast.facts.switches import frequent_nodes
 from autofast.model.script import Script
 from autofast.model.several import of_kind
 from autofast.model.source import within_any
-from autofast.rule import Options, Refusal
+from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loops.counts import count_edits
 from autofast.techniques.loops.masks import mask_edits
+from autofast.techniques.loops.numbers import number_edits
 from autofast.techniques.loops.rows import Rows
 from autofast.techniques.loops.spans import span_edits
 
 KINDS = (
     (mask_edits, "fills a mask row by row, each with kernels of its own"),
     (span_edits, "fills spans row by row, each with a kernel of its own"),
+    (number_edits, "computes a number of one row after the other, each with kernels of its own"),
     (count_edits, "counts row by row, each with kernels of its own"),
 )
 
@@ -32,24 +34,24 @@ class Batched:
     message: str
     edits: Edits = ()
     refusal: str = ""
+    effect: Effect | None = None
 
     @property
     def gone(self) -> list[ast.stmt]:
         """The statements that are not there any more."""
-        others = [e.stmt for e in of_kind(self.edits, Remove)]
-        return [self.loop, *others] if self.edits else []
+        return [e.stmt for e in self.edits if isinstance(e, (Remove, Replace))]
 
 
 def batched(script: Script) -> list[Batched]:
     """The loops that run in every step, each of whose turns does the same to a row."""
     found: list[Batched] = []
-    for loop in {n: n for _, n in frequent_nodes(script, ast.For)}.values():
-        assert isinstance(loop, ast.For)
+    for loop in of_kind({n: n for _, n in frequent_nodes(script, ast.For)}.values(), ast.For):
         if not runs_here(loop) or within_any(loop, [f.loop for f in found if f.edits]):
             continue
         for edits_of, message in KINDS:
             try:
-                found.append(Batched(loop, message, edits_of(script, Rows(script, loop))))
+                edits, effect = edits_of(script, Rows(script, loop))
+                found.append(Batched(loop, message, edits, effect=effect))
                 break
             except Refusal as why:
                 if str(why):

@@ -14,26 +14,29 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from autofast.edit.edits import Holes
+from autofast.edit.edits import Edits, Holes
 from autofast.facts.batch.alignment import Alignment, is_flat
 from autofast.facts.dimensions import dimension_count
 from autofast.facts.element_reads import stays_inside
-from autofast.facts.extents import measured_by
+from autofast.facts.extents import measured_by, row_count, same_number
 from autofast.flow.defuse import taken_by
 from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import is_method, is_name, is_same_code
 from autofast.model.script import Script
-from autofast.model.several import all_of, any_of, wordset
+from autofast.model.several import all_of, any_of, surely, wordset
 from autofast.model.source import nodes_in, parent_of, within
 from autofast.model.syntax import is_stored
 from autofast.model.values import Arg, Const, Num, Tensor, of_kind
-from autofast.rule import Refusal
+from autofast.rule import Effect, Refusal
 
 SAME = wordset("cpu detach numpy data")  # what gives the same numbers
+Planned = tuple[Edits, Effect]
 READS = wordset("item tolist")
 BYTES = re.compile(r"uint8|\bbyte\(|ByteTensor")
 NUMBERS = wordset("builtins.int builtins.float builtins.bool")
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+FIXED = wordset("size dim view reshape flatten long argmax cpu detach")
+PURE = wordset("len int float min max abs range", "builtins.")
 SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<",
          ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}  # fmt: skip
 
@@ -118,8 +121,15 @@ class Rows:
         return f"{{{name}}}" if plain else f"({{{name}}})"
 
     def stays(self, expr: ast.expr) -> bool:
-        """Whether an expression is the same in all turns: of variables that the loop binds none."""
-        names = list(nodes_in(expr, ast.Name))
+        """Whether an expression is the same in all turns: the loop binds none of its variables, and
+        nothing is called but what always gives the same.
+        """
+        if not all(
+            is_method(call, *FIXED) or self.script.is_call(call, *PURE)
+            for call in nodes_in(expr, ast.Call)
+        ):
+            return False
+        names = nodes_in(expr, ast.Name)
         return not any(
             within(d.node, self.loop) for n in names for d in definitions_at(self.script, n)
         )
@@ -158,6 +168,19 @@ class Rows:
         if self.stays(expr) and self.script.must_be(expr, Const, Num, Arg):
             return Whole(self.hole(expr))
         raise Refusal
+
+    def check_plain(self, expr: ast.expr) -> None:
+        """Raises without words where the loop may do more than to name a row."""
+        try:
+            self.whole(expr)
+        except Refusal:
+            raise Refusal from None
+
+    def check_device(self, parts: list[ast.expr]) -> None:
+        """Raises without words where all tensors are on the host, and nothing is launched."""
+        found = [t for p in parts for t in of_kind(self.script.values(p), Tensor)]
+        if surely(t.device == "cpu" for t in found):
+            raise Refusal
 
     def _rows(self, rows: ast.expr) -> Whole:
         if not self.script.must_be(rows, Tensor):
@@ -207,14 +230,18 @@ class Rows:
     def check_rows(self, parts: list[ast.expr]) -> None:
         """Raises where the turns may be others than the rows of these tensors."""
         turns = [*self.over.values()]
+        counts: set[object] = set()
         if self.count is not None:
             measured = self.measured(self.count)
             if measured is None:
                 raise Refusal("nothing shows that it goes over all rows")
+            counts = {same_number(self.script, self.count), row_count(self.script, measured)}
             turns.append(measured)
         together = self.script.analysis(Alignment)
         for one in turns:
             for part in (*parts, *turns):
+                if row_count(self.script, part) in counts - {None}:
+                    continue
                 if one is not part and not together.have_same_rows(one, part):
                     named = f"`{ast.unparse(one)}` and `{ast.unparse(part)}`"
                     raise Refusal(f"nothing shows that {named} have as many rows")
@@ -226,6 +253,7 @@ class Rows:
         for part in (p for e in exprs for p in self.whole(e).parts):
             if not any(is_same_code(part, p) for p in parts):
                 parts.append(part)
+        self.check_device(parts)
         self.check_rows(parts)
         together = self.script.analysis(Alignment)
         alike = all(together.have_same_shape(parts[0], p) for p in parts[1:])

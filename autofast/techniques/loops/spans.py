@@ -20,8 +20,8 @@ from autofast.model.several import all_of, any_of, of_kind
 from autofast.model.source import nodes_in, parent_of, running, source_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Tensor
-from autofast.rule import Refusal
-from autofast.techniques.loops.rows import Rows, one_cut
+from autofast.rule import Effect, Refusal
+from autofast.techniques.loops.rows import Planned, Rows, one_cut
 from autofast.write.spelling import torch_in
 
 ASKED = ("size", "shape", "dim", "device", "dtype")
@@ -38,7 +38,7 @@ class Span:
     times: int
 
 
-def span_edits(script: Script, rows: Rows) -> Edits:
+def span_edits(script: Script, rows: Rows) -> Planned:
     """What fills all spans at once; raises :class:`Refusal`, without words where it is another
     loop.
     """
@@ -57,7 +57,7 @@ def span_edits(script: Script, rows: Rows) -> Edits:
     if len({s.times for s in found}) > 1:
         raise Refusal
     _check(script, rows, found)
-    return _written(rows, found)
+    return _written(rows, found), Effect.EXACT
 
 
 def _spans(script: Script, rows: Rows, body: Sequence[ast.stmt], times: int) -> Iterator[Span]:
