@@ -255,6 +255,33 @@ def test_what_else_is_made_of_it(more: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # a number that is another one in each step: nothing that is kept would be asked for again
+        ("self.base)", "float(x.sum()))"),
+        ("self.base)", "self.base)\n        self.base += 1"),
+        ("rotary(self.layer(x), self.base)", "sum(rotary(self.layer(x), 2.0 + k) for k in range(9))"),
+        ("angle = torch.outer(", "angle = torch.tensor(step / 2) * torch.outer("),
+    ],
+)  # fmt: skip
+def test_numbers_that_change_in_each_step(old: str, new: str) -> None:
+    text = ROTARY.replace(old, new)
+    if "self.base += 1" in new:
+        text = text.replace("return rotary(", "out = rotary(") + "        return out\n"
+    loop = LOOP.replace("losses = []", "losses = []\nstep = 0")
+    loop = loop.replace("        optimizer.step()", "        optimizer.step()\n        step += 1")
+    assert old in ROTARY and not changed("step = 0\n", text, loop).fixes
+
+
+def test_a_plain_number_is_made_on_the_device() -> None:
+    text = WEIGHTED.replace(
+        'torch.tensor([2.0 if name == "hum" else 1.0 for name in NAMES] + [1.0])',
+        "torch.full((4,), math.exp(1.0) / x.size(1))",
+    )
+    assert not changed(text, LOOP).fixes
+
+
 def test_one_and_one_point_nought_are_one_key() -> None:
     text = ROTARY.replace(
         "def forward(self, x):", "def forward(self, x):\n        x = rotary(x, 100)"

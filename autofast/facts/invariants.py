@@ -134,7 +134,7 @@ class Invariants:
                     _is_simple(found)
                     and (len(found) == 1 or not any_of(owners, Module))
                     and self._is_same(inner, method, init)
-                    and not self._is_set(expr.attr, owners, None)
+                    and not self.is_set(expr.attr, owners, None)
                 )
             case ast.Call():
                 parts = [*arguments_of(expr)]
@@ -191,7 +191,7 @@ class Invariants:
     def is_kept(self, attribute: ast.Attribute, init: ast.FunctionDef | None) -> bool:
         """``self.x``: set by the constructor alone, a plain value or one that nobody writes to."""
         found, owners = self.script.values(attribute), self.script.values(attribute.value)
-        if not found or Const(None) in found or self._is_set(attribute.attr, owners, init):
+        if not found or Const(None) in found or self.is_set(attribute.attr, owners, init):
             return False
         if _is_simple(found) or all(isinstance(t, Inst) and _is_plain(t) for t in found):
             return True
@@ -256,7 +256,7 @@ class Invariants:
             and not call_of(method)
         )
 
-    def _is_set(self, name: str, owners: frozenset[Thing], init: ast.FunctionDef | None) -> bool:
+    def is_set(self, name: str, owners: frozenset[Thing], init: ast.FunctionDef | None) -> bool:
         """Whether somebody else than the constructor may set the attribute of one of these objects
         (with no constructor at hand: anybody but their own)."""
         if any(_answers(t.cls, name) for t in of_kind(owners, Inst) if name not in t.attrs):
@@ -335,7 +335,7 @@ class Invariants:
                         return False
                 case ast.Attribute(value=held, attr=name, ctx=ast.Load()):
                     owners = self.script.values(held)
-                    if any_of(owners, Cls) and self._is_set(name, owners, None):
+                    if any_of(owners, Cls) and self.is_set(name, owners, None):
                         return False
             if any(
                 w.base is not None and self._is_given(w.base, function)

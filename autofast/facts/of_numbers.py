@@ -7,8 +7,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from autofast.facts.invariants import ASKED, IMPURE, Invariants
-from autofast.flow.callgraph import Function
-from autofast.flow.scopes import mentions, owner, parameters
+from autofast.flow.callgraph import CallGraph, Function
+from autofast.flow.defuse import Definition, bound_to
+from autofast.flow.program import Flow
+from autofast.flow.scopes import Expressions, mentions, owner, parameters
 from autofast.model.calls import (
     arguments_of,
     is_augmented,
@@ -18,7 +20,7 @@ from autofast.model.calls import (
     targets_of,
 )
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import of_kind, surely
 from autofast.model.source import ancestors, contains_kind, nodes_in, source_of, within_any
 from autofast.model.syntax import COMPREHENSIONS, DEFS, is_attribute, is_read, is_stored
 from autofast.model.values import (
@@ -32,9 +34,12 @@ from autofast.model.values import (
     Setting,
     Tensor,
     Unknown,
+    certainly,
     is_named,
 )
 
+DEEPEST = 6  # names of one number
+COUNTING = ("builtins.len", "builtins.int", "builtins.min", "builtins.max", "math.")
 PLACES = (ast.Subscript, ast.Attribute)
 TEXTS = (ast.Lambda, ast.NamedExpr, ast.JoinedStr, ast.Starred)
 
@@ -50,7 +55,7 @@ class OfNumbers:
 
     def __init__(self, script: Script, function: Function):
         self.script, self.function = script, function
-        self.known = script.analysis(Invariants)
+        self.known, self.flow = script.analysis(Invariants), script.analysis(Flow)
         self.inputs: dict[str, str] = {}
         self.spelled: dict[ast.expr, str] = {}
         self.bound: set[str] = set()
@@ -207,10 +212,49 @@ class OfNumbers:
 
     def _gets(self, expr: ast.expr) -> bool:
         """A parameter for what is given."""
+        if not self.is_steady(expr):
+            return False
         said = ast.unparse(expr)
         name = expr.id if isinstance(expr, ast.Name) else getattr(expr, "attr", "size")
         self.spelled[expr] = name
         return self.inputs.setdefault(name, said) == said
+
+    def is_steady(self, expr: ast.expr, depth: int = 0) -> bool:
+        """Whether a number is a size or a setting, of which few come again and again: none that
+        counts steps, or is computed in them."""
+        found = self.script.values(expr)
+        if certainly(found, Const, Arg, Setting, Ext) or self.script.must_be(expr, Tensor):
+            return True
+        match expr:
+            case ast.Name() if depth < DEEPEST:
+                made = self.flow.reaching(expr)
+                given = [(d, e) for d in made for e in self._given(d)]
+                return surely(
+                    d.is_parameter if e is None else self.is_steady(e, depth + 1) for d, e in given
+                )
+            case ast.Subscript(value=ast.Attribute(attr="shape") as shape):
+                return self.is_steady(shape)
+            case ast.Attribute(attr="shape" | "device"):
+                return True
+            case ast.Attribute(value=inner, attr=attr):
+                owners = self.script.values(inner)
+                return bool(owners) and not self.known.is_set(attr, owners, None)
+            case ast.Call(func=ast.Attribute(attr="size" | "dim" | "numel")):
+                return True
+            case ast.Call() if self.script.library_function(expr).startswith(COUNTING):
+                return self.script.is_call(expr, "builtins.len") or all(
+                    self.is_steady(a, depth) for a in arguments_of(expr)
+                )
+            case ast.BinOp() | ast.UnaryOp() | ast.Tuple():
+                parts = of_kind(ast.iter_child_nodes(expr), ast.expr)
+                return all(self.is_steady(part, depth) for part in parts)
+        return False
+
+    def _given(self, made: Definition) -> Expressions:
+        """What a variable gets, or what it is a part of."""
+        if made.is_parameter:
+            return self.script.analysis(CallGraph).gives(made)
+        return [None if made.is_augmented else bound_to(made.node)[0]]
 
     # ---------------------------------------------------------------------------------- its text
     @property

@@ -35,7 +35,7 @@ from autofast.model.source import (
     within_any,
 )
 from autofast.model.syntax import VARIABLES, is_attribute, is_docstring, is_read, is_stored
-from autofast.model.values import Func, any_of, one
+from autofast.model.values import Func, Tensor, any_of, one
 from autofast.read.recover.evaluations import region_of
 from autofast.techniques.transfers.creations import device_of
 from autofast.techniques.transfers.device_parameters import may_be_another
@@ -101,14 +101,15 @@ def _is_copy(script: Script, transfer: Transfer) -> bool:
 
 def _has_work(script: Script, tree: ast.AST) -> bool:
     """Whether it is more than a factory fills in one go."""
+    made = [n for n in nodes_in(tree, ast.expr) if script.may_be(n, Tensor)]
     return (
         contains_kind(tree, ast.For)
-        or any(isinstance(n, POWERS) for n in ast.walk(tree))
+        or any(contains_kind(n.op, *POWERS) for n in of_kind(made, ast.BinOp))
         or any(
             script.library_function(call) in DATA
             or any_of(script.called(call), Func)
             or last_part(ast.unparse(call.func)) in WORK
-            for call in nodes_in(tree, ast.Call)
+            for call in of_kind(made, ast.Call)
         )
     )
 
