@@ -262,7 +262,7 @@ def test_what_else_is_made_of_it(more: str) -> None:
         ("self.base)", "float(x.sum()))"),
         ("self.base)", "self.base)\n        self.base += 1"),
         ("rotary(self.layer(x), self.base)", "sum(rotary(self.layer(x), 2.0 + k) for k in range(9))"),
-        ("angle = torch.outer(", "angle = torch.tensor(step / 2) * torch.outer("),
+        ("torch.arange(t)", "(torch.arange(t) + step / 2)"),
     ],
 )  # fmt: skip
 def test_numbers_that_change_in_each_step(old: str, new: str) -> None:

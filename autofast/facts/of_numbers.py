@@ -34,7 +34,6 @@ from autofast.model.values import (
     Setting,
     Tensor,
     Unknown,
-    certainly,
     is_named,
 )
 
@@ -222,8 +221,14 @@ class OfNumbers:
     def is_steady(self, expr: ast.expr, depth: int = 0) -> bool:
         """Whether a number is a size or a setting, of which few come again and again: none that
         counts steps, or is computed in them."""
-        found = self.script.values(expr)
-        if certainly(found, Const, Arg, Setting, Ext) or self.script.must_be(expr, Tensor):
+        match expr:
+            case ast.Name() if any(d.is_augmented for d in self.flow.reaching(expr)):
+                return False
+            case ast.Attribute(value=inner, attr=attr) if self.known.is_set(
+                attr, self.script.values(inner), None
+            ):
+                return False
+        if self.script.must_be(expr, Const, Arg, Setting, Ext, Tensor):
             return True
         match expr:
             case ast.Name() if depth < DEEPEST:
@@ -236,9 +241,8 @@ class OfNumbers:
                 return self.is_steady(shape)
             case ast.Attribute(attr="shape" | "device"):
                 return True
-            case ast.Attribute(value=inner, attr=attr):
-                owners = self.script.values(inner)
-                return bool(owners) and not self.known.is_set(attr, owners, None)
+            case ast.Attribute(value=inner):
+                return bool(self.script.values(inner))
             case ast.Call(func=ast.Attribute(attr="size" | "dim" | "numel")):
                 return True
             case ast.Call() if self.script.library_function(expr).startswith(COUNTING):
@@ -254,7 +258,7 @@ class OfNumbers:
         """What a variable gets, or what it is a part of."""
         if made.is_parameter:
             return self.script.analysis(CallGraph).gives(made)
-        return [None if made.is_augmented else bound_to(made.node)[0]]
+        return [bound_to(made.node)[0]]
 
     # ---------------------------------------------------------------------------------- its text
     @property
