@@ -1728,7 +1728,17 @@ def test_a_function_that_no_gradient_leaves_beside_a_loss_of_no_model() -> None:
     ],
 )
 def test_a_function_that_a_gradient_may_leave(keep: str, result: str) -> None:
-    assert not apply("no-grad-eval", ACTOR.replace("KEEP", keep).replace("RESULT", result)).fixes
+    text = ACTOR.replace("KEEP", keep).replace("RESULT", result)
+    assert not apply(
+        "no-grad-eval", text.replace("float(agent.act(states[-1])[0])", "agent.act(states[-1])[0]")
+    ).fixes
+
+
+def test_a_loop_that_makes_numbers_of_what_leaves_it() -> None:
+    text = ACTOR.replace("KEEP", "pass").replace("RESULT", "action[0]")
+    check(text, "with torch.inference_mode():")
+    text = text.replace("update(torch.stack(states))", "update(states[1][None])")
+    check(text, "with torch.no_grad():")  # states are saved for a backward
 
 
 def test_evaluations_beside_each_other_share_a_block() -> None:
@@ -2874,3 +2884,55 @@ def test_an_evaluation_whose_result_trains() -> None:
     assert "\n\ndef evaluate(actor):\n" in text and "\n    for _ in range(4):" in text
     done = apply("no-grad-eval", text)
     assert "\n\ndef evaluate(actor):\n" in done.text and "\n    for _ in range(4):" in done.text
+
+
+ENV = """\
+class Env:
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def reset(self):
+        self.at, self.turns = self.rng.normal(size=3).astype(np.float32), 0
+        return self.at
+
+    def step(self, action):
+        self.at, self.turns = self.at + action.mean(), self.turns + 1
+        return self.at, float(self.at.sum()), self.turns > 4
+
+
+def evaluate(actor):
+    env, total, done = Env(3), 0.0, False
+    obs = env.reset()
+    while not done:
+        _, _, action = actor.get_action(torch.Tensor(obs[None]).to(device))
+        obs, reward, done = env.step(action.detach().cpu().numpy()[0])
+        total += reward
+    return total
+"""
+
+
+def in_env() -> str:
+    before, after = SOFT.index("def evaluate"), SOFT.index("\n\nfor step in range(6)")
+    return "import numpy as np\n" + SOFT[:before] + ENV + SOFT[after:]
+
+
+def test_an_evaluation_beside_a_loss_without_a_network() -> None:
+    """No backward but that of the temperature, which no network has a part in, stands in its
+    loop's way.
+    """
+    done = check(in_env(), "@torch.no_grad()")
+    assert "@torch.no_grad()\ndef evaluate(actor):" in done.text
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        "(-log_alpha.exp() * learn(log_prob)).mean()",
+        "learn(log_alpha)",
+        "(-log_alpha.exp() * (log_prob - 2.0)).mean() + sum(kept)",
+    ],
+)
+def test_an_evaluation_beside_a_loss_that_is_not_known(new: str) -> None:
+    text = in_env().replace("(-log_alpha.exp() * (log_prob - 2.0)).mean()", new)
+    done = apply("no-grad-eval", "from unknown import learn\n" + text)
+    assert "\n\ndef evaluate(actor):\n" in done.text and "_mode():\n    while" not in done.text

@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 
 from autofast.flow.callgraph import CallGraph
+from autofast.flow.program import Flow
+from autofast.model.calls import arguments_of, is_method, receiver_of
+from autofast.model.contents import each_once
 from autofast.model.events import CallFrame, Occurrence, Site, Stack
 from autofast.model.names import first_part
 from autofast.model.script import Script
-from autofast.model.several import first_such, wordset
+from autofast.model.several import first_such, not_none, of_kind, surely, wordset
 from autofast.model.source import Nodes
+from autofast.model.syntax import VARIABLES
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Reason, Ref, Tensor, Unknown, Values
+from autofast.model.values import Ext, Reason, Ref, Tensor, Thing, Unknown, Values, are_numbers
+from autofast.ops import op
 from autofast.read.recover.eval_mode import switching_functions
 
 BACKWARDS = tuple(
@@ -44,7 +49,8 @@ class Training:
         for site in script.log.of(*BACKWARDS):
             for occurrence in site:
                 self.all.append(occurrence.stack)
-                self.add(_differentiated(occurrence), occurrence.stack)
+                if not _is_of_numbers(script, site.call and receiver_of(site.call)):
+                    self.add(_differentiated(occurrence), occurrence.stack)
         for (kind, _), site in script.log.each():
             for occurrence in site:
                 if kind not in BACKWARDS and (given := _handed_out(kind, occurrence)):
@@ -58,6 +64,40 @@ class Training:
         self.passes |= passes
         if not passes:
             self.blind.append(stack)
+
+
+def _is_of_numbers(script: Script, loss: ast.expr | None) -> bool:
+    """Whether no network has a part in a loss but by what carries no gradient, as in that of the
+    temperature of a soft actor-critic.
+    """
+    todo = [loss] if loss is not None else []
+    for part in each_once(todo):
+        made = [d.value for d in script.analysis(Flow).reaching(part)]
+        match part:
+            case ast.Name() if made and None not in made:
+                todo += not_none(made)
+            case ast.BinOp() | ast.UnaryOp():
+                todo += of_kind(ast.iter_child_nodes(part), ast.expr)
+            case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if (
+                script.must_be(tensor, Tensor) and op(f".{name}") is not None and name != "detach"
+            ):
+                todo += [tensor, *arguments_of(part)]
+            case _ if not are_numbers(found := script.values(part)):
+                plain = isinstance(part, VARIABLES) or is_method(part, "detach")
+                if not surely(_has_no_pass(t, plain) for t in found):
+                    return False
+    return loss is not None
+
+
+def _has_no_pass(thing: Thing, plain: bool) -> bool:
+    """Whether no backward goes through it to a pass of a network: a new tensor, a parameter, or,
+    in ``plain`` sight, what a network gave without a gradient.
+    """
+    if not isinstance(thing, Tensor) or thing.rank == "?" or thing.passes:
+        return False
+    return bool(thing.fresh) or (
+        plain and (thing.param == "param" or (bool(thing.models) and not thing.grad))
+    )
 
 
 def _differentiated(occurrence: Occurrence) -> Values:
