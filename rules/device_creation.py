@@ -42,7 +42,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu" or script.calls(*DEFAULTS):
         return
     hot = loops_of_steps(script)
-    creations = list(hoisted_copies(script, hot))
+    creations = [*hoisted_copies(script, hot), *one_hots(script, hot)]
     once = {n for c in creations for n in ast.walk(c.call)}
     kept = constants(script, hot) if options.decides(Constant) else ()
     once |= {n for c in kept for place in (c.node, *c.made) for n in ast.walk(place)}
@@ -52,7 +52,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         *from_numpy(script, hot),
         *indices(script, hot),
         *round_trips(script, hot),
-        *one_hots(script, hot),
         *given_a_device(script, hot),
     )
     creations += [c for c in others if c.call not in once]

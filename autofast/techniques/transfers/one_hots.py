@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from autofast.edit.edits import Edit, Rewrite
 from autofast.flow.program import Flow
@@ -57,7 +58,7 @@ def one_hots(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                     other, label
                 ):
                     edits.append(Rewrite(back.node, "{made}", {"made": back.operand}))
-            yield Creation(back.node, back.site, tuple(edits), Effect.EXACT)
+            yield replace(creation, edits=tuple(edits))
 
 
 def _label(script: Script, by: ast.expr) -> tuple[ast.Name, Edit] | None:
