@@ -527,3 +527,123 @@ def test_collected_numbers_that_stay(body: str, joined: str) -> None:
         assert output(found.text) == output(text)
     else:
         assert found.text == found.before
+
+
+FIELDS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Machine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = nn.Embedding(20, 3), nn.Linear({features}, 1)
+
+    def forward(self, x):
+        v = self.embed(x)
+        f = v.size(1)
+{body}
+        return self.out(out)
+
+
+data = TensorDataset(torch.randint(0, 20, (12, 4)), torch.randn(12, 1))
+model = Machine().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(2):
+    for x, y in DataLoader(data, batch_size=5):
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print("loss", loss.item())
+"""
+TWO = "for i in range(f):\n    for j in range(i + 1, f):\n        "
+INDICES = "i, j = torch.triu_indices(f, f, 1, device=v.device)\n"
+PAIRS = [
+    (
+        6,
+        "dots = []\n"
+        + TWO
+        + "dots.append((v[:, i] * v[:, j]).sum(1))\nout = torch.stack(dots, dim=1)",
+        INDICES + "out = (v[:, i] * v[:, j]).sum(2)",
+    ),
+    (
+        6,
+        "dots = []\n"
+        + TWO.replace("range(f)", "range(f - 1)")
+        + "dots.append((v[:, i] * v[:, j]).sum(dim=1, keepdim=True))\nout = torch.cat(dots, 1)",
+        INDICES + "out = (v[:, i] * v[:, j]).sum(2)",
+    ),
+    (
+        18,
+        "dots = []\n"
+        + TWO
+        + "dots.append(v[:, i] - v[:, j])\nout = torch.stack(dots, 1).flatten(1)",
+        INDICES + "out = (v[:, i] - v[:, j]).flatten(1)",
+    ),
+    (
+        1,
+        "out = 0\n" + TWO + "out = out + (v[:, i] * v[:, j]).sum(dim=1, keepdim=True)",
+        INDICES + "out = out + (v[:, i] * v[:, j]).sum(2).sum(1, keepdim=True)",
+    ),
+    (
+        4,
+        "dots = []\n"
+        + TWO
+        + "dots.append((v[:, i] * v[:, j]).sum(1))\nout = torch.stack(dots)[:4].t()",
+        "",
+    ),
+    (
+        6,
+        "dots = []\n" + TWO + "dots.append((v[:, j] * v[:, j]).sum(1))\nout = torch.stack(dots, 1)",
+        "",
+    ),
+    (
+        6,
+        "dots = []\n"
+        + TWO
+        + "dots.append((v[:, i] * v[:, j]).sum(1) + i)\nout = torch.stack(dots, 1)",
+        "",
+    ),
+    (
+        6,
+        "dots = []\n"
+        + TWO
+        + "dots.append((v[:, i] * v[:, j]).sum(1))\nout = torch.stack(dots, 1) * len(dots)",
+        "",
+    ),
+    (
+        6,
+        "dots = []\n"
+        + TWO
+        + "dots.append((v[:, i] * v[:, j]).sum(1))\nout = torch.stack(dots, 1) * j",
+        "",
+    ),
+    (
+        6,
+        "dots = []\n"
+        + TWO
+        + "dots.append((v[:, i] * v[:, j]).sum(1))\nv = v * 2\nout = torch.stack(dots, 1)",
+        "",
+    ),
+    (
+        10,
+        "dots = []\n"
+        + TWO.replace("i + 1", "i")
+        + "dots.append((v[:, i] * v[:, j]).sum(1))\nout = torch.stack(dots, 1)",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("features", "body", "written"), PAIRS)
+def test_pairs_of_columns(features: int, body: str, written: str) -> None:
+    text = FIELDS.replace("{features}", str(features))
+    text = text.replace("{body}", textwrap.indent(body, " " * 8))
+    found = apply("python-loop", text)
+    assert "".join("".join(found.lines).split()) == "".join(written.split())
+    same_but_rounding(found.text, text)

@@ -16,8 +16,6 @@ from autofast.edit.edits import Edits, Remove, Replace, Rewrite
 from autofast.facts.batch.alignment import Alignment, is_flat
 from autofast.facts.dimensions import dimension_count, least_dimensions
 from autofast.flow.changes import may_change
-from autofast.flow.filled_lists import is_only_filled
-from autofast.flow.program import definitions_of
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import (
     arguments_of,
@@ -30,12 +28,12 @@ from autofast.model.calls import (
 )
 from autofast.model.script import Script
 from autofast.model.several import any_of, surely, wordset
-from autofast.model.source import block_of, parent_of, running, statement_of, within
+from autofast.model.source import block_of, running
 from autofast.model.syntax import is_written
 from autofast.model.values import Arg, Const, Num, Tensor, of_kind
 from autofast.ops import is_pointwise
 from autofast.rule import Effect, Refusal
-from autofast.techniques.loops.rows import Planned, Rows
+from autofast.techniques.loops.rows import Planned, Rows, appended, put_together
 
 SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
@@ -141,20 +139,16 @@ class _Numbers:
                     self.sums += [only_target(statement) or value]
                     yield f"{name} = {self.added(name, value)}"
                 else:
-                    found = self.value(value)
-                    if found.form is Form.NUMBER or found.kept:
+                    named = self.value(value)
+                    if named.form is Form.NUMBER or named.kept:
                         raise Refusal
-                    self.names[name] = replace(found, code=name, rank=ATOM)
-                    yield f"{name} = {found.code}"
+                    self.names[name] = replace(named, code=name, rank=ATOM)
+                    yield f"{name} = {named.code}"
             case ast.AugAssign(target=ast.Name(id=name) as total, op=ast.Add(), value=value):
                 self.sums.append(total)
                 yield f"{name} += {self.total(self.value(value))}"
-            case ast.Expr(
-                value=ast.Call(
-                    func=ast.Attribute(value=ast.Name() as held, attr="append"), args=[value]
-                )
-            ):
-                self.lists[held] = self.value(value)
+            case _ if found := appended(statement):
+                self.lists[found[0]] = self.value(found[1])
             case _:
                 raise Refusal
 
@@ -187,24 +181,16 @@ class _Numbers:
     def joined(self, held: ast.Name, value: Value) -> Edits:
         """The list, in the one place that makes a tensor of it."""
         script, loop = self.script, self.rows.loop
-        made = definitions_of(script, held).reaching(held)
-        uses = {u for d in made for u in definitions_of(script, held).uses(d)}
-        after = [u for u in uses if not within(u, loop)]
-        if value.form is not Form.EACH or not is_only_filled(held, loop) or len(after) != 1:
-            raise Refusal
-        (definition,), call = made, parent_of(after[0])
-        statement, block = statement_of(after[0]), block_of(loop)
-        if not script.is_call(call, "torch.cat", "torch.stack") or call.args[0] is not after[0]:
-            raise Refusal
-        joins = script.is_call(call, "torch.cat")
+        call, home, place = put_together(script, loop, held)
         along = [*call.args[1:], *(k.value for k in call.keywords)]
-        if joins != value.in_row or not all(is_written(a, 0) for a in along):
+        if value.form is not Form.EACH or script.is_call(call, "torch.cat") != value.in_row:
             raise Refusal
-        home = definition.statement
-        lists = [n.id for n in self.lists]
-        if home not in block or statement not in block or not stored_in(home) <= {*lists}:
+        if not all(is_written(a, 0) for a in along):
             raise Refusal
-        between = block[block.index(loop) + 1 : block.index(statement)]
+        if not stored_in(home) <= {n.id for n in self.lists}:
+            raise Refusal
+        block = block_of(loop)
+        between = block[block.index(loop) + 1 : block.index(place)]
         if any(may_change(script, between, part) for part in value.parts):
             raise Refusal
         return Rewrite(call, value.code, self.rows.holes), Remove(home)

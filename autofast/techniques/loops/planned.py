@@ -15,12 +15,14 @@ from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loops.counts import count_edits
 from autofast.techniques.loops.masks import mask_edits
 from autofast.techniques.loops.numbers import number_edits
+from autofast.techniques.loops.pairs import pair_edits
 from autofast.techniques.loops.rows import Rows
 from autofast.techniques.loops.spans import span_edits
 
 KINDS = (
     (mask_edits, "fills a mask row by row, each with kernels of its own"),
     (span_edits, "fills spans row by row, each with a kernel of its own"),
+    (pair_edits, "computes one pair of columns after the other, each with kernels of its own"),
     (number_edits, "computes a number of one row after the other, each with kernels of its own"),
     (count_edits, "counts row by row, each with kernels of its own"),
 )

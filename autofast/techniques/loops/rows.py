@@ -20,11 +20,12 @@ from autofast.facts.dimensions import dimension_count
 from autofast.facts.element_reads import stays_inside
 from autofast.facts.extents import measured_by, row_count, same_number
 from autofast.flow.defuse import taken_by
-from autofast.flow.program import Flow, definitions_at
+from autofast.flow.filled_lists import is_only_filled
+from autofast.flow.program import Flow, definitions_at, definitions_of
 from autofast.model.calls import is_method, is_name, is_same_code
 from autofast.model.script import Script
-from autofast.model.several import all_of, any_of, surely, wordset
-from autofast.model.source import nodes_in, parent_of, within
+from autofast.model.several import all_of, any_of, one, surely, wordset
+from autofast.model.source import block_of, nodes_in, parent_of, statement_of, within
 from autofast.model.syntax import is_stored
 from autofast.model.values import Arg, Const, Num, Tensor, of_kind
 from autofast.rule import Effect, Refusal
@@ -238,12 +239,12 @@ class Rows:
             counts = {same_number(self.script, self.count), row_count(self.script, measured)}
             turns.append(measured)
         together = self.script.analysis(Alignment)
-        for one in turns:
+        for turn in turns:
             for part in (*parts, *turns):
                 if row_count(self.script, part) in counts - {None}:
                     continue
-                if one is not part and not together.have_same_rows(one, part):
-                    named = f"`{ast.unparse(one)}` and `{ast.unparse(part)}`"
+                if turn is not part and not together.have_same_rows(turn, part):
+                    named = f"`{ast.unparse(turn)}` and `{ast.unparse(part)}`"
                     raise Refusal(f"nothing shows that {named} have as many rows")
 
     @contextmanager
@@ -316,3 +317,35 @@ def one_cut(cuts: list[ast.expr]) -> ast.Slice:
     if len(bounded) != 1 or not all_of(cuts, ast.Slice) or bounded[0].step is not None:
         raise Refusal
     return bounded[0]
+
+
+def appended(statement: ast.stmt) -> tuple[ast.Name, ast.expr] | None:
+    """``held`` and ``value`` of ``held.append(value)``."""
+    match statement:
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Attribute(value=ast.Name() as held, attr="append"), args=[value]
+            )
+        ):
+            return held, value
+    return None
+
+
+def put_together(
+    script: Script, loop: ast.For, held: ast.Name
+) -> tuple[ast.Call, ast.Assign, ast.stmt]:
+    """The one use of a list that a loop fills: the ``torch.cat`` or ``torch.stack`` of it in the
+    same block, the statement that makes the list, and the one of the call; raises :class:`Refusal`
+    without words where it is used otherwise.
+    """
+    definitions, block = definitions_of(script, held), block_of(loop)
+    made = one(definitions.reaching(held))
+    uses = [u for u in definitions.uses(made) if not within(u, loop)] if made else []
+    if made is None or not is_only_filled(held, loop) or len(uses) != 1:
+        raise Refusal
+    call, home, place = parent_of(uses[0]), made.statement, statement_of(uses[0])
+    if not script.is_call(call, "torch.cat", "torch.stack") or call.args[:1] != uses:
+        raise Refusal
+    if home not in block or place not in block or not isinstance(home, ast.Assign):
+        raise Refusal
+    return call, home, place
