@@ -370,3 +370,10 @@ def test_copies_of_the_model_share_it() -> None:
             "losses = []", "losses = []\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
         ),
     )
+
+
+def test_two_of_one_name() -> None:
+    other = WEIGHTED.replace("def weighted(x):", "def also(x):").split("\n\n\nclass")[0]
+    text = WEIGHTED.replace("weighted(self.layer(x))", "also(weighted(self.layer(x)))")
+    lines = fitted(other.replace("2.0 if", "3.0 if") + "\n", text, LOOP)
+    assert {"def make_weight(device):", "def make_weight_2(device):"} <= {*lines}

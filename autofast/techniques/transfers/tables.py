@@ -22,6 +22,7 @@ from autofast.model.script import Script
 from autofast.model.several import of_kind, wordset
 from autofast.model.source import (
     ByNode,
+    Source,
     ancestors,
     block_of,
     contains_kind,
@@ -75,7 +76,7 @@ def tables(script: Script, hot: frozenset[ast.AST], kept: Collection[ast.AST]) -
     recorded = [*script.calls(*RECORDS), *(s for s in script.calls(COMPILE) if _is_certain(s))]
     if script.analysis(Invariants).unsure or recorded:
         return
-    done, names = {*kept}, set[str]()
+    done, names = {*kept}, set[tuple[Source, str]]()
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers if _is_copy(script, t)}
     for node, transfer in copies.items():
         if runs_often(transfer.site, hot) and not within_any(node, done):
@@ -137,7 +138,7 @@ def _kept_by(
 
 
 # --------------------------------------------------------------------------- a part of a function
-def _part(script: Script, transfer: Transfer, names: set[str]) -> Table | None:
+def _part(script: Script, transfer: Transfer, names: set[tuple[Source, str]]) -> Table | None:
     """Statements of one block go to a function of their own, and what they make is read only."""
     node, stmt, function = transfer.node, statement_of(transfer.node), function_of(transfer.node)
     if not isinstance(function, ast.FunctionDef) or not is_at_top(function):
@@ -173,10 +174,10 @@ def _part(script: Script, transfer: Transfer, names: set[str]) -> Table | None:
         key=lambda name: min(n.lineno for n in mentions(function, name) if is_stored(n)),
     )
     stem = "_".join(given) if whole is None else _stem(made, whole)
-    name = source_of(function).fresh(*(f"make_{stem}{n}" for n in ("", "_2", "_3")))
-    if name in names:
-        return None
-    names.add(name)
+    source = source_of(function)
+    stems = (f"make_{stem}", *(f"make_{stem}_{n}" for n in range(2, 99)))
+    name = next(n for n in stems if n not in source.names and (source, n) not in names)
+    names.add((source, name))
     body = [made.text(s) for s in statements]
     said = ", ".join(given)
     if whole is not None:
@@ -196,7 +197,7 @@ def _part(script: Script, transfer: Transfer, names: set[str]) -> Table | None:
     call = plain_code(f"{name}({', '.join(made.inputs[p] for p in made.order)})")
     edits: list[Edit] = [
         Before(_top(function), plain_code("\n".join(lines))),
-        Import(source_of(function), "import functools"),
+        Import(source, "import functools"),
     ]
     if whole is not None:
         edits += [Rewrite(whole, call), *map(Remove, statements)]
