@@ -18,7 +18,7 @@ from autofast.techniques.syncs.element_loops import by_elements
 from autofast.techniques.syncs.fetched_back import FetchedBack
 from autofast.techniques.syncs.few_steps import Supposed, supposed_in_few
 from autofast.techniques.syncs.filled import extended_lists
-from autofast.techniques.syncs.implicit_syncs import findings, whole_statement
+from autofast.techniques.syncs.implicit_syncs import SHOWN, findings, whole_statement
 from autofast.techniques.syncs.planned import (
     in_functions,
     in_loops,
@@ -71,7 +71,12 @@ def _reads(script: Script, options: Options) -> Iterator[Finding]:
 def _in_few(few: Supposed, every: list[Read]) -> Iterator[Finding]:
     """What becomes of the reads where what is only shown is shown in few steps."""
     rest = [r for r in every if r.statement not in few.gates]
-    yield from map(few.with_gates, _found(few.script, rest))
+    shown = {r.statement: r.statement for r in every if r.statement in few.gates}
+    for finding in _found(few.script, rest):
+        shown.pop(whole_statement(finding.node), None)  # type: ignore[call-overload]
+        yield few.with_gates(finding)
+    for statement in shown.values():  # below a condition of the configuration
+        yield few.with_gates(Finding(statement, SHOWN.message))
 
 
 def _found(script: Script, every: list[Read]) -> Iterator[Finding]:

@@ -112,6 +112,11 @@ def test_what_is_shown_together_stands_below_one_condition() -> None:
     assert done.text.count("% 100") == 1
 
 
+def test_lines_that_hold_several_statements() -> None:
+    fewer(MANY + training("if epoch >= 0: print('loss', loss.item())"), TEST, shown=4)
+    fewer(MANY + training("last = i; print('loss', loss.item())"), TEST, shown=4)
+
+
 def test_turns_that_end_early() -> None:
     step = "if x.size(0) < 2:\n    continue\nprint('loss', loss.item())"
     fewer(MANY + training(step), TEST)
@@ -224,6 +229,13 @@ print(repr(trainer.total))
             "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()",
             "writer.add_scalar('loss', loss.item(), i)",
         ),
+        (
+            "import sys\nclass Tee:\n    def write(self, text): sys.__stdout__.write(text)\n"
+            "    def flush(self): pass\nsys.stdout = Tee()",
+            "print(loss.item())",
+        ),
+        ("", "if loss > 1.5:\n    print('high', loss.item())"),
+        ("seen = 0", "if not seen and y[0] > 0:\n    print(loss.item())\nseen += 1"),
         ("names = iter(range(999))", "print(next(names), loss.item())"),
         ("seen = []", "print(seen.append(loss.item()))"),
         ("", "print(loss.item(), torch.rand(1))"),

@@ -102,6 +102,7 @@ class Shows:
             all(map(SHOWING.fullmatch, names))
             and (to is None or ast.unparse(to) in ("sys.stdout", "sys.stderr"))
             and not (self._logs_to_file and any(n.startswith("logging.") for n in names))
+            and not self._is_redirected
         )
 
     @cached_property
@@ -110,6 +111,13 @@ class Shows:
         basic = (o for site in self.script.calls("logging.basicConfig") for o in site)
         given = any({"filename", "handlers"} & set(o.args.named) for o in basic)
         return given or bool(self.script.calls(*LOG_FILES))
+
+    @cached_property
+    def _is_redirected(self) -> bool:
+        """Whether what is printed may go to a file, too: ``sys.stdout = Tee(path)``."""
+        stored = (n for n in self.script.each(ast.Attribute) if is_stored(n))
+        given = self.script.calls("contextlib.redirect_stdout", "contextlib.redirect_stderr")
+        return bool(given) or any(n.attr in ("stdout", "stderr") for n in stored)
 
     def _is_harmless(self, node: ast.AST, function: Function | None) -> bool:
         """Whether what a node does by itself is to show, or to compute; in a function, with what

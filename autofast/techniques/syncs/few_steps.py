@@ -159,8 +159,12 @@ def _test(script: Script, loop: Loop, run: list[ast.stmt]) -> tuple[str, Edits]:
                 last = f" or {name} == len({length}){' - 1' * (start == 0)}" if length else ""
         case _ if not counted:
             raise Refusal("the loop does not count its steps")
-    if any(name in names_in(test) for statement in run for test in _asked(script, statement, loop)):
-        raise Refusal("in some steps of a pattern only")
+    for statement in run:
+        jumps = graph_of(script, statement).leaving_before(statement, loop)
+        if any(name in names_in(test) for jump in jumps for test in _asked(jump, loop)):
+            raise Refusal("in some steps of a pattern only")
+        if any(_of_step(test, loop) for test in _asked(statement, loop)):
+            raise Refusal("in the steps only that are told")
     return f"{name} % {EVERY} == 0{last}", made
 
 
@@ -179,11 +183,16 @@ def _counters(script: Script, loop: Loop, changed: set[str]) -> Iterator[str]:
                     yield name
 
 
-def _asked(script: Script, statement: ast.stmt, loop: Loop) -> Iterator[ast.expr]:
-    """The conditions of a loop that decide whether it comes to a statement."""
-    jumps = graph_of(script, statement).leaving_before(statement, loop)
-    for node in (statement, *jumps):
-        yield from (gate.test for gate, _ in arms_around(node, loop))
+def _asked(node: ast.AST, loop: Loop) -> Iterator[ast.expr]:
+    """The conditions of a loop around a place."""
+    yield from (gate.test for gate, _ in arms_around(node, loop))
+
+
+def _of_step(test: ast.expr, loop: Loop) -> bool:
+    """Whether a condition may hold in one step and not in the next: ``if loss > 9:``."""
+    stored = {n.attr for n in nodes_in(loop, ast.Attribute) if is_stored(n)}
+    asked = {n.attr for n in nodes_in(test, ast.Attribute)}
+    return bool(names_in(test) & stored_in(loop) or asked & stored)
 
 
 def _length(script: Script, loop: ast.For, changed: set[str]) -> str:
