@@ -131,6 +131,11 @@ MASKS = [
         "mask = torch.zeros(ids.shape[:2], device=device)\nfor i, n in enumerate(lengths):\n    mask[i, n:] = -1e4",
         "mask.masked_fill_(torch.arange(ids.shape[1], device=device) >= lengths.view(-1, 1), -1e4)",
     ),
+    (  # of a list
+        "lens = [int(n) for n in (ids > 0).sum(1)]\nmask = torch.zeros(len(lens), T, device=device)\n"
+        "for i, n in enumerate(lens):\n    mask[i, :n] = 1",
+        "mask = (torch.arange(T, device=device) < torch.tensor(lens).to(device).view(-1, 1)).float()",
+    ),
     (  # on the host: read once
         "mask = torch.zeros(B, T)\nfor i in range(B):\n    mask[i, :lengths[i]] = 1\nk = mask[0]\nmask = mask.to(device)",
         "mask = (torch.arange(T) < lengths.cpu().view(-1, 1)).float()",

@@ -68,6 +68,7 @@ def mask_edits(script: Script, rows: Rows) -> Planned:
     """What makes the mask at once that a loop fills; raises :class:`Refusal`, without words where
     it is another loop.
     """
+    rows.lists = torch_in(source_of(rows.loop))[0]
     fill = _filled(rows)
     made = script.analysis(Flow).definition(fill.mask)
     if made is None or made.value is None or only_target(made.statement) is not made.node:

@@ -27,7 +27,16 @@ from autofast.model.script import Script
 from autofast.model.several import all_of, any_of, one, surely, wordset
 from autofast.model.source import block_of, nodes_in, parent_of, statement_of, within
 from autofast.model.syntax import is_stored
-from autofast.model.values import Arg, Const, Num, Tensor, of_kind
+from autofast.model.values import (
+    Arg,
+    Const,
+    Num,
+    Seq,
+    Tensor,
+    are_numbers,
+    certainly,
+    of_kind,
+)
 from autofast.rule import Effect, Refusal
 
 SAME = wordset("cpu detach numpy data")  # what gives the same numbers
@@ -67,12 +76,14 @@ class Rows:
         over: the tensors that it gets rows of, by the variables that get them.
         count: how often it turns, of ``range(count)``.
         holes: what stands for the names in the code of :class:`Whole`.
+        lists: what ``torch`` is called, where lists of numbers may become tensors; else empty.
     """
 
     def __init__(self, script: Script, loop: ast.For):
         self.script, self.loop, self.flow = script, loop, script.analysis(Flow)
         self.index, self.over, self.holes = "", dict[str, ast.expr](), Holes()
         self.count: ast.expr | None = None
+        self.lists = ""
         self._flat = False
         if loop.orelse:
             raise Refusal
@@ -92,7 +103,7 @@ class Rows:
                     raise Refusal
                 for each, rows in zip(targets, several, strict=True):
                     self._read(each, rows)
-            case ast.Name(id=name), _ if self.script.may_be(over, Tensor):
+            case ast.Name(id=name), _ if self.script.may_be(over, Tensor) or self.is_list(over):
                 self.over[name] = over
             case _:
                 raise Refusal
@@ -170,6 +181,11 @@ class Rows:
             return Whole(self.hole(expr))
         raise Refusal
 
+    def is_list(self, rows: ast.expr) -> bool:
+        """Whether it is a list of numbers."""
+        found = self.script.values(rows)
+        return certainly(found, Seq) and all(are_numbers(t.any()) for t in of_kind(found, Seq))
+
     def check_plain(self, expr: ast.expr) -> None:
         """Raises without words where the loop may do more than to name a row."""
         try:
@@ -184,6 +200,10 @@ class Rows:
             raise Refusal
 
     def _rows(self, rows: ast.expr) -> Whole:
+        if self.lists and self.is_list(rows):
+            return Whole(f"{self.lists}.tensor({self.hole(rows)})", [rows])
+        if not self.script.may_be(rows, Tensor):
+            raise Refusal
         if not self.script.must_be(rows, Tensor):
             raise Refusal(f"nothing shows that `{ast.unparse(rows)}` is a tensor")
         flat = self._flat and not self._is_vector(rows)
