@@ -26,6 +26,7 @@ from autofast.techniques.syncs.planned import (
     in_scripts_read_in_part,
     in_stores,
 )
+from autofast.techniques.syncs.queue_pointers import queue_pointers
 from autofast.techniques.syncs.reads import Read, scalar_reads
 from autofast.techniques.syncs.tensor_numbers import in_arithmetic
 from autofast.write.spelling import uses_gpu
@@ -53,6 +54,7 @@ def _reads(script: Script, options: Options) -> Iterator[Finding]:
         return  # on the CPU, nothing waits for anything
     back = script.analysis(FetchedBack)
     yield from back.findings
+    yield from queue_pointers(script)
     every = [r for r in scalar_reads(script) if {r.node, r.core}.isdisjoint(back.nodes)]
     if owned:
         yield from _everywhere(script, set())

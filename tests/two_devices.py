@@ -28,7 +28,7 @@ class TwoDevices(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = dict(kwargs or {}), getattr(func, "__name__", "")
-        if func is torch.device:
+        if func is torch.device or name == "_parse_to":
             return func(*args, **kwargs)
         bounds = [b for part in _leaves(args) if isinstance(part, slice) for b in _ends(part)]
         given = [t for t in (*_leaves((args, kwargs)), *bounds) if isinstance(t, torch.Tensor)]
