@@ -359,7 +359,7 @@ CEILINGS = {
     # statements and expressions: a new form is paid for by one that nobody gets
     # (docs/architecture.md); lines, comments and docstrings may be as many as read well. On 29
     # November 2026 a new rule, cache-constant, came on top of 487,260.
-    "product": 509_500,
+    "product": 510_300,
     # functions that tell four or more kinds of statement apart: ask flow what it knows
     "statements": 6,
     # lines with isinstance(..., ast.) in rules and techniques: see model/syntax.py and
