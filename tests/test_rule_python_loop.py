@@ -323,6 +323,7 @@ REFUSED = [
 ]
 UNLIKE = [
     script(ZEROS + ROWS + "\n    mask[i, 0] = mask[i, 0] * 2"),
+    script("mask = torch.zeros(B, T).to(device=device, non_blocking=True)\n" + ROWS),
     script(ZEROS + ROWS + "\n    if n == 3:\n        break"),
     script("mask = torch.zeros(B, T, requires_grad=True)\n" + ROWS.replace("mask[", "mask.data[")),
     "import torch\ntorch.set_default_dtype(torch.float64)\n" + script(ZEROS + ROWS),

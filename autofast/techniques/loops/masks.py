@@ -175,6 +175,8 @@ class _Mask:
                 | ast.Call(func=ast.Attribute(value=inner, attr="to"), args=[_], keywords=[])
             ):
                 made = self._creation(inner)
+                if not all(k.arg in ("device", "dtype") for k in expr.keywords):
+                    raise Refusal
                 for given in (*expr.args, *(k.value for k in expr.keywords)):
                     self._placed(made, given)
                 return made
