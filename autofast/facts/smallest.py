@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import cached_property
 
 from autofast.facts.arrays import held_under
 from autofast.facts.loaders import values_given
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition, taken_by
+from autofast.flow.effects import Effects
+from autofast.flow.memory import base_of
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, is_method, keyword_of, variable_name
 from autofast.model.names import LEGACY_TENSORS, last_part
@@ -57,12 +60,19 @@ class Smallest:
             self._assumed.add(key)
             return 0
         self._open.add(key)
-        found = _least(self._defined(d, way) for d in self.flow.reaching(expr))
+        made = self.flow.reaching(expr)
+        found = None if made & self._written else _least(self._defined(d, way) for d in made)
         self._open.discard(key)
         if key in self._assumed:
             self._assumed.discard(key)
             return None if found is None or found < 0 else 0
         return found
+
+    @cached_property
+    def _written(self) -> frozenset[Definition]:
+        """What gave variables the lists, arrays and tensors that something writes to."""
+        bases = [w.base for w in self.script.analysis(Effects).writes if w.base is not None]
+        return frozenset(d for b in bases for d in self.flow.reaching(base_of(b)))
 
     def _of(self, expr: ast.expr, way: Way) -> float | None:
         found = self.script.values(expr)
@@ -128,14 +138,18 @@ class Smallest:
         if name in COUNTS or (way and way[-1] == 1 and name in ("max", "min", "topk", "sort")):
             return 0
         low = keyword_of(call, "min") or keyword_of(call, "low")
-        if name in ("clamp", "clip", "clamp_min") and (low or len(given) > 1):
-            return self.of(low or given[1])
+        if name in ("clamp", "clip", "clamp_min"):
+            bounds = call.args[given[0] in call.args :]
+            return self.of(low or next(iter(bounds), None))
+        if name in ("arange", "range", "randrange") and len(call.args) > 2:
+            return None  # it may count down
         if name in ("randint", "randrange", "integers", "arange", "range"):
             several = low or (len(given) > 1 and not isinstance(given[1], SEQUENCES))
             return self.of(low or given[0]) if several else 0
         if name not in KEEP or not given:
             return None
-        found = self.of(given[0], way)
+        all_of_it = given if name in ("min", "max", "sum") else given[:1]
+        found = _least(self.of(e, way) for e in all_of_it)
         return found if found is None or name != "sum" else min(found, 0)
 
     def _defined(self, made: Definition, way: Way) -> float | None:

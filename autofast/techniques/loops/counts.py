@@ -118,6 +118,8 @@ class _Counting:
     def _total(self, target: ast.expr, value: ast.expr, more: Whole, kept: Whole | None) -> str:
         """``correct += (p == t).sum().item()``"""
         rows, to = self.rows, self.rows.hole(target)
+        if more.real or isinstance(self.script.constant(value), float):
+            raise Refusal  # which makes a float of the sum
         if more.parts:
             chosen = f"[{kept.code}]" if kept else ""
             return f"{to} += {more}{chosen}.sum(){'.item()' * more.read}"

@@ -24,7 +24,7 @@ from autofast.model.source import (
     source_of,
     within,
 )
-from autofast.model.syntax import SEQUENCES, is_constant
+from autofast.model.syntax import SEQUENCES, is_constant, is_stored
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Tensor, library_name, of_kind
 from autofast.rule import Effect, Refusal
@@ -153,8 +153,12 @@ class _Mask:
         if statement not in block:
             raise Refusal(f"`{self.fill.mask.id}` is made under another condition")
         between = block[block.index(statement) + 1 : block.index(loop)]
-        if any(n.id == self.fill.mask.id for s in between for n in nodes_in(s, ast.Name)):
-            raise Refusal(f"`{self.fill.mask.id}` is used before it is filled")
+        names = {n.id for n in nodes_in(statement, ast.Name)}
+        for name in (n for s in between for n in nodes_in(s, ast.Name)):
+            if name.id == self.fill.mask.id:
+                raise Refusal(f"`{name.id}` is used before it is filled")
+            if name.id in names and is_stored(name):
+                raise Refusal(f"`{name.id}` gets another value before the loop")
 
     # ------------------------------------------------------------------------------- how it is made
     def _creation(self, expr: ast.expr) -> Made:
@@ -268,7 +272,7 @@ class _Mask:
         name = source_of(self.rows.loop).fresh("positions")
         self.above = f"{name} = {positions}\n"
         inside = f"({name} >= {bound(low)}) & ({name} < {bound(high)})"
-        return Whole(f"~({inside})" if turned else inside, atom=turned)
+        return Whole(f"~({inside})" if turned else inside, atom=False)
 
     def _devices(self, made: Made, parts: list[ast.expr]) -> tuple[str, str]:
         """Where the positions are made, and what brings the lengths there."""

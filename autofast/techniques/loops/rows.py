@@ -55,7 +55,8 @@ SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Eq: "==", ast.NotEq: "!=
 class Whole:
     """An expression of tensors: its code (a template), the tensors whose rows the turns have.
 
-    ``atom``: the code needs no parentheses. ``read``: the loop reads it as a number of Python.
+    ``atom``: the code needs no parentheses. ``read``: the loop reads it as a number of Python;
+    ``real``: by ``float()``.
     """
 
     code: str
@@ -63,6 +64,7 @@ class Whole:
     atom: bool = True
     is_bool: bool = False
     read: bool = False
+    real: bool = False
 
     def __str__(self) -> str:
         return self.code if self.atom else f"({self.code})"
@@ -176,7 +178,8 @@ class Rows:
                 both = self.whole(left), self.whole(right)
                 return self._combined(SIGNS[type(sign)], *both, is_bool=True)
             case ast.BinOp(left=left, op=sign, right=right) if type(sign) in SIGNS:
-                return self._combined(SIGNS[type(sign)], self.whole(left), self.whole(right))
+                both = self._number(self.whole(left)), self._number(self.whole(right))
+                return self._combined(SIGNS[type(sign)], *both)
         if self.stays(expr) and self.script.must_be(expr, Const, Num, Arg):
             return Whole(self.hole(expr))
         raise Refusal
@@ -231,7 +234,7 @@ class Rows:
         return together.is_choice(rows) or (together.is_compared(rows) and not bytes_named)
 
     def _cast(self, kind: str, found: Whole) -> Whole:
-        found.read = True
+        found.read, found.real = True, found.real or kind.endswith("float")
         if kind.endswith("bool"):
             raise Refusal
         if kind.endswith("int") and not found.is_bool and not all(map(self._is_whole, found.parts)):
@@ -243,9 +246,18 @@ class Rows:
         types = {t.dtype for t in of_kind(self.script.values(rows), Tensor)}
         return types == {"int"} or self._is_place(rows)
 
+    def _number(self, found: Whole) -> Whole:
+        """What is computed with as a number of Python: truths, and whole numbers that the loop
+        reads, are none of their own few bits.
+        """
+        few = found.read and found.parts and all(map(self._is_whole, found.parts))
+        if found.is_bool or (few and not all(map(self._is_place, found.parts))):
+            found.code, found.atom, found.is_bool = f"{found}.long()", True, False
+        return found
+
     def _combined(self, sign: str, one: Whole, other: Whole, is_bool: bool = False) -> Whole:
-        code = f"{one} {sign} {other}"
-        return Whole(code, [*one.parts, *other.parts], atom=False, is_bool=is_bool)
+        code, parts = f"{one} {sign} {other}", [*one.parts, *other.parts]
+        return Whole(code, parts, False, is_bool, one.read or other.read, one.real or other.real)
 
     # --------------------------------------------------------------------------------------- shapes
     def check_rows(self, parts: list[ast.expr]) -> None:
