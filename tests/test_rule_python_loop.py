@@ -81,6 +81,7 @@ for epoch in range(2):
 {count}
 print(seen, confusion, hits, table, right, total, classes, float(loss))
 """
+COUNTED = "for t, p in zip(y, pred):\n    "
 MASK = "mask = (ids > 0).float()"
 FIXED = "torch.tensor([len(b[0]) for b in batch])"
 
@@ -191,6 +192,27 @@ def test_masks_are_made_at_once(mask: str, written: str) -> None:
     check(script(mask), written)
 
 
+TRUTHS = [
+    ("total += int(t == p) + int(t != 0)", "((y == pred).long() + (y != 0).long()).sum().item()"),
+    ("total += int(t == p) - int(t != 0)", "((y == pred).long() - (y != 0).long()).sum().item()"),
+    ("total += 200 * t.item()", "(200 * y).sum().item()"),
+]
+
+
+@pytest.mark.parametrize(("count", "written"), TRUTHS)
+def test_truths_are_added_as_numbers(count: str, written: str) -> None:
+    text = script(count=COUNTED + count)
+    found = apply("python-loop", text)
+    assert f"total += {written}" in found.text and output(text) == output(found.text)
+
+
+def test_a_span_of_zeros_in_ones() -> None:
+    fill = "for i, n in enumerate(lengths):\n    mask[i, n - n:n] = 0"
+    text = script("mask = torch.ones(B, T, device=ids.device)\n" + fill + "\nmask = 1 - mask")
+    found = apply("python-loop", text)
+    assert ")).float()" in found.text and output(text) == output(found.text)
+
+
 @pytest.mark.parametrize(("count", "written"), COUNTS)
 def test_rows_are_counted_at_once(count: str, written: str) -> None:
     check(script(count=count), written)
@@ -286,9 +308,17 @@ def test_spans_that_stay(loop: str, why: str) -> None:
 
 ROWS = "for i, n in enumerate(lengths):\n    mask[i, :n] = 1"
 ZEROS = "mask = torch.zeros(B, T, device=ids.device)\n"
-COUNTED = "for t, p in zip(y, pred):\n    "
 REFUSED = [
     (script(ZEROS + ROWS, lengths="torch.tensor([b[1] - 1 for b in batch])"), "never negative"),
+    (
+        script(ZEROS + ROWS, lengths="torch.tensor([min(len(b[0]), b[1] - 2) for b in batch])"),
+        "never negative",
+    ),
+    (script(ZEROS + ROWS, lengths=f"{FIXED}.clamp(max=-1)"), "never negative"),
+    (script(ZEROS + ROWS, lengths="torch.arange(2, 2 - len(batch), -1)"), "never negative"),
+    (script(ZEROS + "lengths.sub_(6)\n" + ROWS), "never negative"),
+    (script(ZEROS + "lengths[0] = -1\n" + ROWS), "never negative"),
+    (script(ZEROS + "T = T // 2\n" + ROWS), "`T` gets another value"),
     (script(ZEROS + "k = mask.sum()\n" + ROWS), "is used before it is filled"),
     (
         script(ZEROS + "if B > 1:\n    for i in range(B):\n        mask[i, :lengths[i]] = 1"),
@@ -330,6 +360,10 @@ UNLIKE = [
     script(count=COUNTED + "if hits[t] < 5:\n        hits[t] += int(t == p)"),
     script(count=COUNTED + "hits[t] += 0.1 * int(t == p)"),
     script(count=COUNTED + "hits[t] += float(logits[0, 0] * int(t == p))"),
+    script(count=COUNTED + "total += float(t == p)"),
+    script(count=COUNTED + "if t == p:\n        total += 1.0"),
+    script(count="seen = {}\n" + COUNTED + "if t == 7:\n        seen['n'] += 1"),
+    script(count="for z in logits.exp().sum(1):\n    if z.item() > 0.1:\n        total += 1"),
     script(count="small = torch.zeros(3).half()\n" + COUNTED + "small[t] += int(t == p)"),
     script(count=COUNTED + "hits[hits[t].long()] += int(t == p)"),
     script(count=COUNTED + "confusion[t.item(), np.random.randint(3)] += 1"),
@@ -402,6 +436,14 @@ for epoch in range(2):
 """
 EACH = "for i in range(probs.size(0)):\n    "
 LOSSES = [
+    (
+        EACH + "p = probs[i].mean()\n    total = total + (2**p) ** 2",
+        "p = probs.reshape(len(probs), -1).mean(1)\ntotal = total + ((2**p) ** 2).sum()",
+    ),
+    (
+        EACH + "total = total + ((probs[i] > 0.5) == (target[i] > 0.5)).float().mean()",
+        "total = total + ((probs > 0.5) == (target > 0.5)).float().reshape(len(probs), -1).mean(1).sum()",
+    ),
     (
         "for i in range(logits.size(0)):\n    p = probs[i].view(-1)\n    t = target[i].view(-1)\n    inter = (p * t).sum()\n"
         "    total = total + 1 - (2 * inter + 1) / (p.sum() + t.sum() + 1)",

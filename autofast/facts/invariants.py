@@ -388,7 +388,9 @@ class ReadOnly(ValueFlow[None]):
             alone = arguments_of(call) == [use.expr]  # type: ignore[arg-type]
             reads = alone and op(f".{callee.name}") and not is_in_place(callee.name)
             return Verdict.STOPS if reads else "it is handed on"
-        if not isinstance(callee, Ref) or any(k.arg == "out" for k in call.keywords):  # type: ignore[attr-defined]
+        into = any(k.arg in ("out", "inplace") for k in call.keywords)  # type: ignore[attr-defined]
+        flags = [a for a in call.args[1:] if isinstance(self.script.constant(a), bool)]  # type: ignore[attr-defined]
+        if not isinstance(callee, Ref) or into or flags:  # F.relu(x, True) writes to x
             return "it is handed on"
         name = callee.name
         if renames(name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 from autofast.facts.batch.kinds import Kind, unknown_value
@@ -30,7 +31,13 @@ KEEPING = wordset(
 PACK, PAD = (f"torch.nn.utils.rnn.{n}" for n in ("pack_padded_sequence", "pad_packed_sequence"))
 FLAT = wordset("view reshape flatten")
 PLACES = wordset("argmax torch.argmax max torch.max")
+BYTES = re.compile(r"uint8|\bbyte\(|ByteTensor|torch\.bool\b|\.bool\(")
 COMPARED = wordset("torch.nn.functional.cross_entropy torch.nn.functional.nll_loss")
+
+
+def names_bytes(script: Script) -> bool:
+    """Whether integers of 8 bits, or truths, are made anywhere: torch takes them for a mask."""
+    return any(BYTES.search(source.text) for source in script.sources)
 
 
 class Alignment:

@@ -120,6 +120,8 @@ class _Counting:
         rows, to = self.rows, self.rows.hole(target)
         if more.real or isinstance(self.script.constant(value), float):
             raise Refusal  # which makes a float of the sum
+        if kept is not None and isinstance(target, ast.Subscript):
+            raise Refusal  # a dict may have no such key, as long as nothing is counted
         if more.parts:
             chosen = f"[{kept.code}]" if kept else ""
             return f"{to} += {more}{chosen}.sum(){'.item()' * more.read}"

@@ -268,7 +268,8 @@ class _Numbers:
         if form is Form.ROWS and one.parts and other.parts and not self.are_alike(one, other):
             raise Refusal
         rank = RANKS.get(sign, 0)
-        code = f"{one.beside(rank)} {sign} {other.beside(rank, True)}"
+        power, chained = sign == "**", rank == 0
+        code = f"{one.beside(rank, power or chained)} {sign} {other.beside(rank, not power)}"
         return Value(code, form, (*one.parts, *other.parts), rank)
 
     def are_alike(self, one: Value, other: Value) -> bool:

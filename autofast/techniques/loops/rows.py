@@ -8,14 +8,13 @@ numbers by operations on each element.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from autofast.edit.edits import Edits, Holes
-from autofast.facts.batch.alignment import Alignment, is_flat
+from autofast.facts.batch.alignment import Alignment, is_flat, names_bytes
 from autofast.facts.dimensions import dimension_count
 from autofast.facts.element_reads import stays_inside
 from autofast.facts.extents import measured_by, row_count, same_number
@@ -42,7 +41,6 @@ from autofast.rule import Effect, Refusal
 SAME = wordset("cpu detach numpy data")  # what gives the same numbers
 Planned = tuple[Edits, Effect]
 READS = wordset("item tolist")
-BYTES = re.compile(r"uint8|\bbyte\(|ByteTensor")
 NUMBERS = wordset("builtins.int builtins.float builtins.bool")
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 FIXED = wordset("size dim view reshape flatten long argmax cpu detach")
@@ -175,7 +173,9 @@ class Rows:
             case ast.Call(args=[inner], keywords=[]) if self.script.is_call(expr, *NUMBERS):
                 return self._cast(self.script.library_function(expr), self.whole(inner))
             case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in SIGNS:
-                both = self.whole(left), self.whole(right)
+                both = self._number(self.whole(left)), self._number(self.whole(right))
+                if any(w.read and not all(map(self._is_whole, w.parts)) for w in both):
+                    raise Refusal  # Python compares in 64 bits
                 return self._combined(SIGNS[type(sign)], *both, is_bool=True)
             case ast.BinOp(left=left, op=sign, right=right) if type(sign) in SIGNS:
                 both = self._number(self.whole(left)), self._number(self.whole(right))
@@ -230,8 +230,8 @@ class Rows:
         bytes.
         """
         together = self.script.analysis(Alignment)
-        bytes_named = any(map(BYTES.search, (s.text for s in self.script.sources)))
-        return together.is_choice(rows) or (together.is_compared(rows) and not bytes_named)
+        compared = together.is_compared(rows) and not names_bytes(self.script)
+        return together.is_choice(rows) or compared
 
     def _cast(self, kind: str, found: Whole) -> Whole:
         found.read, found.real = True, found.real or kind.endswith("float")

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edits, Replace
-from autofast.facts.cost.bounds import range_of
 from autofast.facts.smallest import Smallest
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_name, is_same_code, items_of, variable_name
@@ -64,9 +63,11 @@ def _spans(script: Script, rows: Rows, body: Sequence[ast.stmt], times: int) -> 
     """The spans that the statements fill, where they do nothing else than to draw numbers."""
     for statement in running(body):
         match statement:
-            case ast.For(body=inner, orelse=[], iter=over) if (
-                turns := range_of(script, over)
-            ) is not None:
+            case ast.For(body=inner, orelse=[], iter=ast.Call(args=[count]) as over) if (
+                script.is_call(over, "builtins.range")
+                and isinstance(turns := script.constant(count), int)
+                and turns > 0
+            ):
                 yield from _spans(script, rows, inner, times * turns)
             case ast.Assign(
                 targets=[ast.Subscript(value=ast.Name() as tensor, slice=ast.Tuple(elts=elts))]

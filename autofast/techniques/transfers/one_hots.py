@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autofast.edit.edits import Edit, Rewrite
+from autofast.facts.batch.alignment import names_bytes
 from autofast.flow.program import Flow
 from autofast.flow.usage import Act, usage_of
 from autofast.model.calls import is_method
@@ -75,6 +76,7 @@ def _label(script: Script, by: ast.expr) -> tuple[ast.Name, Edit] | None:
     whole = surely(
         t.dtype == "int" for t in tensors_in(script.values(by if index is None else index))
     )
+    whole = whole and not names_bytes(script)
     if not isinstance(label, ast.Name) or copy is None or index is None or (array and not whole):
         return None
     if array:
