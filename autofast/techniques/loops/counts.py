@@ -82,6 +82,8 @@ class _Counting:
         match target:
             case ast.Subscript(value=held, slice=index) if not rows.stays(index):
                 places, target = items_of(index), held
+            case ast.Subscript() if tests:
+                raise Refusal  # a dict may have no such key, as long as nothing is counted
         if not variable_name(target) and not rows.stays(target):
             raise Refusal
         with rows.in_one_shape([*places, value, *(test for test, _ in tests)]):
@@ -120,8 +122,6 @@ class _Counting:
         rows, to = self.rows, self.rows.hole(target)
         if more.real or isinstance(self.script.constant(value), float):
             raise Refusal  # which makes a float of the sum
-        if kept is not None and isinstance(target, ast.Subscript):
-            raise Refusal  # a dict may have no such key, as long as nothing is counted
         if more.parts:
             chosen = f"[{kept.code}]" if kept else ""
             return f"{to} += {more}{chosen}.sum(){'.item()' * more.read}"
