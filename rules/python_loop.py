@@ -29,4 +29,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if plan.refusal:
             yield Finding(plan.loop, plan.message, refusal=plan.refusal)
         else:
-            yield Finding(plan.loop, plan.message, edits=plan.edits, effect=plan.effect, torch=SINCE)
+            yield Finding(
+                plan.loop, plan.message, edits=plan.edits, effect=plan.effect, torch=SINCE
+            )

@@ -771,7 +771,9 @@ def test_numbers_beside_tensors_whose_device_is_not_known() -> None:
     assert "shift = self.shift" in fitted(text, LOOP)
 
 
-@pytest.mark.parametrize("writes", ["F.relu(shift, inplace=True)", "F.leaky_relu(shift, 0.1, True)"])
+@pytest.mark.parametrize(
+    "writes", ["F.relu(shift, inplace=True)", "F.leaky_relu(shift, 0.1, True)"]
+)
 def test_functions_that_write_in_place(writes: str) -> None:
     net = NET.replace("return self.layer(x - shift)", f"return self.layer(x - {writes})")
     assert not changed(net, LOOP).fixes

@@ -148,8 +148,8 @@ class Smallest:
             return self.of(low or given[0]) if several else 0
         if name not in KEEP or not given:
             return None
-        several = given[1:] if name in ("min", "max", "sum") else []
-        found = _least([self.of(given[0], way), *(self.of(e) for e in several)])
+        others = given[1:] if name in ("min", "max", "sum") else []
+        found = _least([self.of(given[0], way), *(self.of(e) for e in others)])
         return found if found is None or name != "sum" else min(found, 0)
 
     def _defined(self, made: Definition, way: Way) -> float | None:
