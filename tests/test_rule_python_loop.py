@@ -225,7 +225,20 @@ TRUTHS = [
     ("total += float(t == p)", ""),
     ("total += int(float(t) > 0.1)", ""),
     ("if t == 7:\n                seen['n'] += 1", ""),
+    ("total += int(t == p) + 1", ".sum().item()"),
 ]
+LABELS = [("torch.arange(22) % 3", "y.long()"), ("(torch.arange(22) % 2).float()", "y.long()"),
+          ("torch.arange(22) % 2 == 0", "y.long()")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "given"), LABELS)
+def test_labels_that_become_places_for_the_loss_alone(labels: str, given: str) -> None:
+    text = PLAIN.replace("torch.arange(22) % 3", labels).replace(
+        "(logits, y)", f"(logits, {given})"
+    )
+    text = text.replace("COUNT", "hits[int(t)] += 1")
+    found = apply("python-loop", text)
+    assert found.fixes and output(text) == output(found.text)
 
 
 @pytest.mark.parametrize(("count", "written"), TRUTHS)

@@ -28,10 +28,11 @@ EACH = (Kind.ROWS, Kind.OPAQUE)
 KEEPING = wordset(
     """to cuda cpu detach long int float contiguous clone data softmax log_softmax exp sigmoid"""
 )
+MOVED = wordset("cuda cpu detach contiguous clone data")  # and the type as well
 PACK, PAD = (f"torch.nn.utils.rnn.{n}" for n in ("pack_padded_sequence", "pad_packed_sequence"))
 FLAT = wordset("view reshape flatten")
 PLACES = wordset("argmax torch.argmax max torch.max")
-BYTES = re.compile(r"uint8|\bbyte\(|ByteTensor|torch\.bool\b|\.bool\(")
+BYTES = re.compile(r"uint8|\bbyte\(|ByteTensor")
 COMPARED = wordset("torch.nn.functional.cross_entropy torch.nn.functional.nll_loss")
 
 
@@ -84,9 +85,13 @@ class Alignment:
         return self._scores(expr) is not None
 
     def is_compared(self, labels: ast.expr) -> bool:
-        """Whether a loss of classes has it for labels, in the same function."""
+        """Whether a loss of classes has it for labels, of the type that it is, in the same
+        function.
+        """
         labels = labels.func.value if is_flat(labels) and is_method(labels) else labels
-        return any(self._is_same(self._plain(labels), target) for _, target in self._losses(labels))
+        labels = self._plain(labels, MOVED)
+        targets = (self._plain(c.args[1], MOVED) for c in self._losses(labels))
+        return any(self._is_same(labels, target) for target in targets)
 
     # --------------------------------------------------------------------------------------- shapes
     def _is_same(self, one: ast.expr, other: ast.expr) -> bool:
@@ -108,15 +113,15 @@ class Alignment:
                         return shape.func.value
         return made
 
-    def _plain(self, expr: ast.expr) -> ast.expr:
+    def _plain(self, expr: ast.expr, keeping: frozenset[str] = KEEPING) -> ast.expr:
         """``y`` of ``y.long().cpu()``, ``F.softmax(y, dim=1)``."""
         while True:
             match expr:
                 case ast.Call(args=[inner, *_]) if self.script.called(expr) and (
-                    self.script.library_function(expr).rpartition(".")[2] in KEEPING
+                    self.script.library_function(expr).rpartition(".")[2] in keeping
                 ):
                     expr = inner
-                case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in KEEPING:
+                case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in keeping:
                     expr = inner
                 case ast.Attribute(value=inner, attr="data"):
                     expr = inner
@@ -152,17 +157,18 @@ class Alignment:
         """Whether a loss of classes is computed of these scores and these labels."""
         if scores is None:
             return False
+        compared = ([self._plain(e) for e in call.args] for call in self._losses(scores))
         return any(
             self._is_same(given, scores) and self._is_same(target, labels)
-            for given, target in self._losses(scores)
+            for given, target in compared
         )
 
-    def _losses(self, place: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """What the losses of classes in a function compare."""
+    def _losses(self, place: ast.AST) -> Iterator[ast.Call]:
+        """The losses of classes in a function, of scores and labels."""
         for call in nodes_in(function_of(place), ast.Call):
             found = [loss_called(t) for t in self.script.called(call)]
             if len(call.args) == 2 and found and all(f and f[0].uneven for f in found):
-                yield self._plain(call.args[0]), self._plain(call.args[1])
+                yield call
 
     # ----------------------------------------------------------------------------------------- rows
     def _packed(self, rows: ast.expr) -> ast.expr | None:

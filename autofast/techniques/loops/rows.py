@@ -275,7 +275,9 @@ class Rows:
             for part in (*parts, *turns):
                 if row_count(self.script, part) in counts - {None}:
                     continue
-                if turn is not part and not together.have_same_rows(turn, part):
+                listed = any(map(self.is_list, (turn, part)))  # which may leave rows out
+                alike = self.flow.is_same if listed else together.have_same_rows
+                if turn is not part and not alike(turn, part):
                     named = f"`{ast.unparse(turn)}` and `{ast.unparse(part)}`"
                     raise Refusal(f"nothing shows that {named} have as many rows")
 

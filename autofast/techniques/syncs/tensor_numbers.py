@@ -22,7 +22,7 @@ from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
 from autofast.model.calls import parts_of, variable_name
 from autofast.model.script import Script
-from autofast.model.several import grouped, of_kind, wordset
+from autofast.model.several import grouped, of_kind, surely, wordset
 from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Arg, Tensor, are_numbers, certainly, is_const, is_on_device
@@ -77,6 +77,8 @@ def _kept(
     for read in mine:
         if kind_of(script, read.core) != "float" or read.how not in ("item", "float"):
             raise Refusal("it is no number of floats")
+        if not surely(t.dtype == "f32" for t in of_kind(script.values(read.core), Tensor)):
+            raise Refusal("beside it, tensors of one number would have another type")
         shaped = "" if is_scalar(script, read.core) else ".squeeze()"
         edits.append(
             Rewrite(read.node, kept_template(script, read.core) + shaped, {"core": read.core})
