@@ -126,7 +126,7 @@ def _written(rows: Rows, found: list[Span]) -> Edits:
         axis, spans = source.fresh("axis"), source.fresh("spans")
     bounds, positions, inside = map(source.fresh, ("bounds", "positions", "inside"))
     each = ":, :, " if times > 1 else ":, "
-    view = f"-1, {times}, 2, 1" if times > 1 else "-1, 2, 1"
+    view = f"{tensor}.size(0), -1, 2, 1" if times > 1 else "-1, 2, 1"
     turned = f"{tensor}.transpose(1, {axis})" if axis != "1" else tensor
     lines = [
         f"{bounds} = {torch}.tensor({spans}, device={tensor}.device).view({view})",

@@ -1,0 +1,3 @@
+from .shards import ShardStream, ensure_shards, make_loader
+
+__all__ = ["ShardStream", "ensure_shards", "make_loader"]

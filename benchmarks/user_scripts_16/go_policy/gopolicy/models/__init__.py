@@ -1,0 +1,3 @@
+from .resnet import PolicyValueNet
+
+__all__ = ["PolicyValueNet"]
