@@ -1059,6 +1059,31 @@ def accuracy(outputs, targets):
 """
 
 
+SEVERAL = """
+def accuracy(outputs, targets):
+    right = (outputs.argmax(1) == targets).float()
+    return [right[:k].mean().item() for k in (4, 8)]
+
+
+"""
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_reads_of_a_list_in_a_helper_are_judged_in_the_loop_that_calls_it(stays: bool) -> None:
+    shown = "print(loss)\n        " if stays else ""
+    appended = "few, all = accuracy(model(x), y)\n        scores.append(few)"
+    text = (
+        ROWS.replace("total += loss.item()", shown + appended)
+        .replace("total = 0.0", "scores = []")
+        .replace("print(epoch, total)", "print(epoch, sum(scores))")
+    )
+    first = text.index("model = ")
+    done = apply("loss-item-sync", text[:first] + SEVERAL + text[first:], min_gain=0.01)
+    assert bool(done.fixes) is not stays
+    said = [f.gain.reason for f in done.findings if f.gain]
+    assert said and (("and stays" in said[0]) is stays), said
+
+
 @pytest.mark.parametrize("stays", [True, False])
 def test_a_read_in_a_helper_is_judged_in_the_loop_that_calls_it(stays: bool) -> None:
     shown = "print(loss)\n        " if stays else ""

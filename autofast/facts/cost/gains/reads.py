@@ -140,14 +140,16 @@ def waits(script: Script, options: Options, finding: Finding, beside: Findings) 
 
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
     """The innermost loop around ``node`` in which something runs on the device (else the innermost
-    of all), or the one around the calls of its function where it is one.
+    of all), or the statement around the calls of its function where it is one: a comprehension on
+    the way, ``[r.item() for r in right]``, is no loop that calls it.
     """
     around, begun = list(loops_around(node)), begun_in(script)
     at_work = (loop for loop in around if any_in(walk(loop), begun))
     if (loop := next(at_work, next(iter(around), None))) is not None:
         return loop
-    found = [next(reversed(loops(o.stack)), None) for site in script.log.within(node) for o in site]
-    nodes = [frame.node if frame is not None else None for frame in found]
+    stacks = [o.stack for site in script.log.within(node) for o in site]
+    ways = [[f.node for f in loops(s) if isinstance(f.node, LOOPS)] for s in stacks]
+    nodes = [way[-1] if way else None for way in ways]
     return nodes[0] if surely(n is nodes[0] for n in nodes) else None
 
 
