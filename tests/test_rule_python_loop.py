@@ -361,6 +361,8 @@ REFUSED = [
     (script(ZEROS + ROWS, lengths="torch.arange(2, 2 - len(batch), -1)"), "never negative"),
     (script(ZEROS + "lengths.sub_(6)\n" + ROWS), "never negative"),
     (script(ZEROS + "lengths[0] = -1\n" + ROWS), "never negative"),
+    (script(ZEROS + ROWS, lengths=f"{FIXED}\n    v = lengths[1:]\n    v -= 6"), "never negative"),
+    (script(ZEROS + "def cut(t):\n    t.sub_(6)\ncut(lengths)\n" + ROWS), "never negative"),
     (script(ZEROS + "T = T // 2\n" + ROWS), "`T` gets another value"),
     (script(ZEROS + "k = mask.sum()\n" + ROWS), "is used before it is filled"),
     (

@@ -11,9 +11,10 @@ from autofast.facts.loaders import values_given
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition, taken_by
 from autofast.flow.effects import Effects
-from autofast.flow.memory import base_of
+from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import arguments_of, is_method, keyword_of, variable_name
+from autofast.model.contents import with_contents
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.roles import Loader
 from autofast.model.script import Script
@@ -61,7 +62,8 @@ class Smallest:
             return 0
         self._open.add(key)
         made = self.flow.reaching(expr)
-        found = None if made & self._written else _least(self._defined(d, way) for d in made)
+        written = any(d.node in self._written for d in made)
+        found = None if written else _least(self._defined(d, way) for d in made)
         self._open.discard(key)
         if key in self._assumed:
             self._assumed.discard(key)
@@ -69,10 +71,20 @@ class Smallest:
         return found
 
     @cached_property
-    def _written(self) -> frozenset[Definition]:
-        """What gave variables the lists, arrays and tensors that something writes to."""
+    def _written(self) -> frozenset[ast.AST]:
+        """What gave variables the lists, arrays and tensors that something writes to: by a view of
+        them, or in a function that is given them, too.
+        """
+        memory = self.script.analysis(Memory)
+
+        def below(node: ast.AST) -> Iterable[ast.AST]:
+            if isinstance(node, ast.arg):
+                given = self.calls.gives(Definition(node.arg, node))
+                return [e for e in given if e is not None]
+            return memory.below(node)
+
         bases = [w.base for w in self.script.analysis(Effects).writes if w.base is not None]
-        return frozenset(d for b in bases for d in self.flow.reaching(base_of(b)))
+        return frozenset(with_contents(bases, below))
 
     def _of(self, expr: ast.expr, way: Way) -> float | None:
         found = self.script.values(expr)

@@ -84,9 +84,9 @@ class Memory:
         definitions of variables.
         """
         start: list[ast.AST] = [expr]
-        return frozenset(with_contents(start, self._below))
+        return frozenset(with_contents(start, self.below))
 
-    def _below(self, node: ast.AST) -> Iterator[ast.AST]:
+    def below(self, node: ast.AST) -> Iterator[ast.AST]:
         """What a node is, or is a view of, one step further down."""
         if isinstance(node, ast.Name) and is_stored(node) and not is_augmented(node):
             value, whole = bound_to(node)
