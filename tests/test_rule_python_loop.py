@@ -407,6 +407,7 @@ UNLIKE = [
     script(count=COUNTED + "hits[t] += float(logits[0, 0] * int(t == p))"),
     script(count=COUNTED + "total += float(t == p)"),
     script(count=COUNTED + "if t == p:\n        total += 1.0"),
+    script(count="del total\n" + COUNTED + "if t == 7:\n        total += 1"),
     script(count="seen = {}\n" + COUNTED + "if t == 7:\n        seen['n'] += 1"),
     script(count="for z in logits.exp().sum(1):\n    if z.item() > 0.1:\n        total += 1"),
     script(count="small = torch.zeros(3).half()\n" + COUNTED + "small[t] += int(t == p)"),

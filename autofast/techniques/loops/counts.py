@@ -14,6 +14,7 @@ from autofast.edit.edits import Edits, Replace
 from autofast.facts.arrays import array_of
 from autofast.facts.dimensions import dimension_count
 from autofast.flow.memory import Memory, base_of
+from autofast.flow.program import definitions_of
 from autofast.model.calls import is_path, items_of, only_target, variable_name
 from autofast.model.script import Script
 from autofast.model.source import nodes_in, running, source_of
@@ -84,6 +85,9 @@ class _Counting:
                 places, target = items_of(index), held
             case ast.Subscript() if tests:
                 raise Refusal  # a dict may have no such key, as long as nothing is counted
+            case ast.Name(id=name) if tests:
+                if not definitions_of(self.script, target).is_bound_at(rows.loop, name):
+                    raise Refusal  # no more than a variable needs a value
         if not variable_name(target) and not rows.stays(target):
             raise Refusal
         with rows.in_one_shape([*places, value, *(test for test, _ in tests)]):
