@@ -162,7 +162,7 @@ COUNTS = [
     ),
     (
         "for i in range(y.size(0)):\n    table[int(y[i]), int(pred[i])] += 1\n    if pred[i] == y[i]:\n        right += 1",
-        "np.add.at(table, (y.cpu().numpy(), pred.cpu().numpy()), 1)\nright += (pred == y).sum().item()",
+        "np.add.at(table, (y.long().cpu().numpy(), pred.cpu().numpy()), 1)\nright += (pred == y).sum().item()",
     ),
     (
         "for t, p in zip(y, pred):\n    confusion[t][p] += 1\n    hits[t] += int(t == p)\n    total += 1",
@@ -170,19 +170,19 @@ COUNTS = [
     ),
     (
         "for t, p in zip(y, pred):\n    hits[t] += int(t == p)\n    total += 1",
-        "hits.index_put_((y.cpu(),), (y == pred).to(hits), accumulate=True)\ntotal += len(y)",
+        "hits.index_put_((y.long().cpu(),), (y == pred).to(hits), accumulate=True)\ntotal += len(y)",
     ),
     (
         "for i, t in enumerate(y):\n    label = t.item()\n    if label == pred[i].item():\n        hits[label] += 1\n    else:\n        total += 2",
-        "hits.index_put_((y[y == pred].cpu(),), hits.new_tensor(1), accumulate=True)\ntotal += 2 * (~(y == pred)).sum().item()",
+        "hits.index_put_((y.long()[y == pred].cpu(),), hits.new_tensor(1), accumulate=True)\ntotal += 2 * (~(y == pred)).sum().item()",
     ),
     (
         "for t, p in zip(y, pred):\n    if t.item() != 2:\n        confusion[t.item(), p.item()] += 1",
-        "kept = y != 2\nconfusion.index_put_((y[kept].cpu(), pred[kept].cpu()), confusion.new_tensor(1), accumulate=True)",
+        "kept = y.long() != 2\nconfusion.index_put_((y.long()[kept].cpu(), pred[kept].cpu()), confusion.new_tensor(1), accumulate=True)",
     ),
     (
         "for i in range(len(pred)):\n    right += (pred[i] == y[i]).item()\n    hits[y[i].item()] += (pred[i] == y[i]).item()",
-        "right += (pred == y).sum().item()\nhits.index_put_((y.cpu(),), (pred == y).to(hits), accumulate=True)",
+        "right += (pred == y).sum().item()\nhits.index_put_((y.long().cpu(),), (pred == y).to(hits), accumulate=True)",
     ),
 ]
 
@@ -193,6 +193,7 @@ def test_masks_are_made_at_once(mask: str, written: str) -> None:
 
 
 PLAIN = """
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -220,7 +221,7 @@ for epoch in range(2):
 TRUTHS = [
     ("hits[t.item()] += int(t == p) + int(t != 0)", "(y == pred).long() + (y != 0).long()"),
     ("hits[t.item()] += int(t == p) - int(t != 0)", "(y == pred).long() - (y != 0).long()"),
-    ("total += 200 * t.item()", "total += (200 * y).sum().item()"),
+    ("total += 200 * t.item()", "total += (200 * y.long()).sum().item()"),
     ("total += (t == p).item() + (t == 0).item()", "(y == pred).long() + (y == 0).long()"),
     ("total += float(t == p)", ""),
     ("total += int(float(t) > 0.1)", ""),
@@ -228,11 +229,12 @@ TRUTHS = [
     ("total += int(t == p) + 1", ".sum().item()"),
 ]
 LABELS = [("torch.arange(22) % 3", "y.long()"), ("(torch.arange(22) % 2).float()", "y.long()"),
-          ("torch.arange(22) % 2 == 0", "y.long()")]  # fmt: skip
+          ("torch.arange(22) % 2 == 0", "y.long()"),
+          ("torch.from_numpy(np.arange(22, dtype='B') % 3)", "y")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("labels", "given"), LABELS)
-def test_labels_that_become_places_for_the_loss_alone(labels: str, given: str) -> None:
+def test_labels_of_other_types(labels: str, given: str) -> None:
     text = PLAIN.replace("torch.arange(22) % 3", labels).replace(
         "(logits, y)", f"(logits, {given})"
     )

@@ -31,13 +31,11 @@ KEEPING = wordset(
 MOVED = wordset("cuda cpu detach contiguous clone data")  # and the type as well
 PACK, PAD = (f"torch.nn.utils.rnn.{n}" for n in ("pack_padded_sequence", "pad_packed_sequence"))
 FLAT = wordset("view reshape flatten")
-PLACES = wordset("argmax torch.argmax max torch.max")
 BYTES = re.compile(r"uint8|\bbyte\(|ByteTensor")
-COMPARED = wordset("torch.nn.functional.cross_entropy torch.nn.functional.nll_loss")
 
 
 def names_bytes(script: Script) -> bool:
-    """Whether integers of 8 bits, or truths, are made anywhere: torch takes them for a mask."""
+    """Whether the code names integers of 8 bits anywhere: torch takes them for a mask."""
     return any(BYTES.search(source.text) for source in script.sources)
 
 
@@ -86,7 +84,7 @@ class Alignment:
 
     def is_compared(self, labels: ast.expr) -> bool:
         """Whether a loss of classes has it for labels, of the type that it is, in the same
-        function.
+        function: integers of 64 bits, or bytes.
         """
         labels = labels.func.value if is_flat(labels) and is_method(labels) else labels
         labels = self._plain(labels, MOVED)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from autofast.edit.edits import Edits, Holes
-from autofast.facts.batch.alignment import Alignment, is_flat, names_bytes
+from autofast.facts.batch.alignment import Alignment, is_flat
 from autofast.facts.dimensions import dimension_count
 from autofast.facts.element_reads import stays_inside
 from autofast.facts.extents import measured_by, row_count, same_number
@@ -173,10 +173,12 @@ class Rows:
             case ast.Call(args=[inner], keywords=[]) if self.script.is_call(expr, *NUMBERS):
                 return self._cast(self.script.library_function(expr), self.whole(inner))
             case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in SIGNS:
-                both = self._number(self.whole(left)), self._number(self.whole(right))
-                if any(w.read and not all(map(self._is_whole, w.parts)) for w in both):
+                one, other = self.whole(left), self.whole(right)
+                if any(w.read and not all(map(self._is_whole, w.parts)) for w in (one, other)):
                     raise Refusal  # Python compares in 64 bits
-                return self._combined(SIGNS[type(sign)], *both, is_bool=True)
+                if not all(w.parts and w.atom for w in (one, other)):  # two tensors: so does torch
+                    one, other = self._number(one), self._number(other)
+                return self._combined(SIGNS[type(sign)], one, other, is_bool=True)
             case ast.BinOp(left=left, op=sign, right=right) if type(sign) in SIGNS:
                 both = self._number(self.whole(left)), self._number(self.whole(right))
                 return self._combined(SIGNS[type(sign)], *both)
@@ -221,17 +223,13 @@ class Rows:
         found = self.whole(index)
         if not found.parts:
             raise Refusal
-        if not found.code.endswith(".long()") and not all(map(self._is_place, found.parts)):
+        if not found.code.endswith(".long()") and not all(map(self._is_int64, found.parts)):
             found.code, found.atom = f"{found}.long()", True
         return found
 
-    def _is_place(self, rows: ast.expr) -> bool:
-        """Whether its type is certainly int64: the largest of scores, labels of a loss that are no
-        bytes.
-        """
-        together = self.script.analysis(Alignment)
-        compared = together.is_compared(rows) and not names_bytes(self.script)
-        return together.is_choice(rows) or compared
+    def _is_int64(self, rows: ast.expr) -> bool:
+        """Whether its type is certainly that: a loss takes labels of bytes, too."""
+        return self.script.analysis(Alignment).is_choice(rows)
 
     def _cast(self, kind: str, found: Whole) -> Whole:
         found.read, found.real = True, found.real or kind.endswith("float")
@@ -244,14 +242,14 @@ class Rows:
     def _is_whole(self, rows: ast.expr) -> bool:
         """Whether a tensor certainly has whole numbers."""
         types = {t.dtype for t in of_kind(self.script.values(rows), Tensor)}
-        return types == {"int"} or self._is_place(rows)
+        return types == {"int"} or self.script.analysis(Alignment).is_compared(rows)
 
     def _number(self, found: Whole) -> Whole:
         """What is computed with as a number of Python: truths, and whole numbers that the loop
         reads, are none of their own few bits.
         """
         few = found.read and found.parts and all(map(self._is_whole, found.parts))
-        if found.is_bool or (few and not all(map(self._is_place, found.parts))):
+        if found.is_bool or (few and not all(map(self._is_int64, found.parts))):
             found.code, found.atom, found.is_bool = f"{found}.long()", True, False
         return found
 
