@@ -366,6 +366,11 @@ REFUSED = [
     (script(ZEROS + ROWS, lengths=f"{FIXED}\n    v = lengths[1:]\n    v -= 6"), "never negative"),
     (script(ZEROS + "def cut(t):\n    t.sub_(6)\ncut(lengths)\n" + ROWS), "never negative"),
     (script(ZEROS + "T = T // 2\n" + ROWS), "`T` gets another value"),
+    (script(ZEROS + ROWS, lengths=f"{FIXED}[:2]"), "as many rows"),
+    (
+        script(ZEROS + ROWS, lengths="torch.tensor([len(b[0]) for b in batch if b[1]])"),
+        "as many rows",
+    ),
     (script(ZEROS + "k = mask.sum()\n" + ROWS), "is used before it is filled"),
     (
         script(ZEROS + "if B > 1:\n    for i in range(B):\n        mask[i, :lengths[i]] = 1"),

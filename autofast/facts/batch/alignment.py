@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 from autofast.facts.batch.kinds import Kind, unknown_value
 from autofast.facts.batch.losses import Losses
 from autofast.facts.batch.losses_of_torch import FACTORIES, loss_called
 from autofast.facts.batch.samples import Activation, Shape, joined
+from autofast.facts.loaders import values_given
 from autofast.facts.switches import batch_loops
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import taken_by
@@ -18,9 +20,10 @@ from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
 from autofast.model.calls import arguments_of, is_method, is_same_code, keyword_of, literal_of
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import function_of, nodes_in
 from autofast.model.syntax import is_attribute, is_constant
+from autofast.model.values import Func
 from autofast.rule import Refusal
 
 EACH = (Kind.ROWS, Kind.OPAQUE)
@@ -31,6 +34,7 @@ KEEPING = wordset(
 MOVED = wordset("cuda cpu detach contiguous clone data")  # and the type as well
 PACK, PAD = (f"torch.nn.utils.rnn.{n}" for n in ("pack_padded_sequence", "pad_packed_sequence"))
 FLAT = wordset("view reshape flatten")
+JOINED = ("torch.cat", "numpy.concatenate", "builtins.filter")
 BYTES = re.compile(r"uint8|\bbyte\(|ByteTensor")
 
 
@@ -52,7 +56,9 @@ class Alignment:
         packed = self._packed(one) or self._packed(other)
         if packed is not None and any(self._is_same(packed, self._plain(e)) for e in (one, other)):
             return True
-        return self.have_same_shape(one, other) or all(self._kind(e) in EACH for e in (one, other))
+        return self.have_same_shape(one, other) or (
+            self._has_all_samples and all(self._kind(e) in EACH for e in (one, other))
+        )
 
     def are_samples(self, rows: ast.expr) -> bool:
         """Whether it has a row for each sample of a batch, of which there is one at the least."""
@@ -90,6 +96,29 @@ class Alignment:
         labels = self._plain(labels, MOVED)
         targets = (self._plain(c.args[1], MOVED) for c in self._losses(labels))
         return any(self._is_same(labels, target) for target in targets)
+
+    # ------------------------------------------------------------------------------------- samples
+    @cached_property
+    def _has_all_samples(self) -> bool:
+        """Whether no function of the project that puts batches together is seen to give a part of
+        them other rows than one for each sample.
+        """
+        given = [t for x in self.script.loaders for t in values_given(x, "collate_fn")]
+        calls = self.script.analysis(CallGraph)
+        results = (r for t in of_kind(given, Func) for r in calls.results(t.node))
+        parts = (p for r in results for p in getattr(r, "elts", getattr(r, "values", [r])))
+        return not any(map(self._has_others, parts))
+
+    def _has_others(self, part: ast.expr) -> bool:
+        """``torch.tensor(lengths[:2])``, ``[len(x) for x, y in batch if y]``, ``torch.cat(x)``"""
+        match self._plain(self.flow.value(part) or part):
+            case ast.Subscript(slice=ast.Slice()) | ast.ListComp(
+                generators=[ast.comprehension(ifs=[_, *_])]
+            ):
+                return True
+            case ast.Call(args=[inner, *_]) as call:
+                return self.script.is_call(call, *JOINED) or self._has_others(inner)
+        return False
 
     # --------------------------------------------------------------------------------------- shapes
     def _is_same(self, one: ast.expr, other: ast.expr) -> bool:
