@@ -18,7 +18,7 @@ from autofast.model.contents import with_contents
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import any_in, of_kind, one, wordset
+from autofast.model.several import any_in, not_none, of_kind, one, wordset
 from autofast.model.syntax import SEQUENCES, TAKERS, Def
 from autofast.model.values import Const, Func, Seq, certainly
 
@@ -79,11 +79,11 @@ class Smallest:
 
         def below(node: ast.AST) -> Iterable[ast.AST]:
             if isinstance(node, ast.arg):
-                given = self.calls.gives(Definition(node.arg, node))
-                return [e for e in given if e is not None]
+                return not_none(self.calls.gives(Definition(node.arg, node)))
             return memory.below(node)
 
-        bases = [w.base for w in self.script.analysis(Effects).writes if w.base is not None]
+        writes = self.script.analysis(Effects).writes
+        bases: list[ast.AST] = [w.base for w in writes if w.base is not None]
         return frozenset(with_contents(bases, below))
 
     def _of(self, expr: ast.expr, way: Way) -> float | None:
