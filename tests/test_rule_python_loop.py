@@ -371,6 +371,12 @@ REFUSED = [
         script(ZEROS + ROWS, lengths="torch.tensor([len(b[0]) for b in batch if b[1]])"),
         "as many rows",
     ),
+    (
+        script(count="for t, n in zip(y, lengths):\n    hits[t] += n", lengths=f"{FIXED}[:2]")
+        .replace("import numpy", "from functools import partial\nimport numpy")
+        .replace("collate_fn=collate", "collate_fn=partial(collate)"),
+        "`y` and `lengths` have as many rows",
+    ),
     (script(ZEROS + "k = mask.sum()\n" + ROWS), "is used before it is filled"),
     (
         script(ZEROS + "if B > 1:\n    for i in range(B):\n        mask[i, :lengths[i]] = 1"),

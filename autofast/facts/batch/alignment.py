@@ -13,17 +13,16 @@ from autofast.facts.batch.losses_of_torch import FACTORIES, loss_called
 from autofast.facts.batch.samples import Activation, Shape, joined
 from autofast.facts.loaders import values_given
 from autofast.facts.switches import batch_loops
-from autofast.flow.callgraph import CallGraph
+from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import taken_by
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
 from autofast.model.calls import arguments_of, is_method, is_same_code, keyword_of, literal_of
 from autofast.model.script import Script
-from autofast.model.several import of_kind, wordset
+from autofast.model.several import wordset
 from autofast.model.source import function_of, nodes_in
 from autofast.model.syntax import is_attribute, is_constant
-from autofast.model.values import Func
 from autofast.rule import Refusal
 
 EACH = (Kind.ROWS, Kind.OPAQUE)
@@ -105,15 +104,16 @@ class Alignment:
         """
         given = [t for x in self.script.loaders for t in values_given(x, "collate_fn")]
         calls = self.script.analysis(CallGraph)
-        results = (r for t in of_kind(given, Func) for r in calls.results(t.node))
+        results = (r for t in given for c in code_of(t) for r in calls.results(c.function))
         parts = (p for r in results for p in getattr(r, "elts", getattr(r, "values", [r])))
         return not any(map(self._has_others, parts))
 
     def _has_others(self, part: ast.expr) -> bool:
         """``torch.tensor(lengths[:2])``, ``[len(x) for x, y in batch if y]``, ``torch.cat(x)``"""
         match self._plain(self.flow.value(part) or part):
-            case ast.Subscript(slice=ast.Slice()) | ast.ListComp(
-                generators=[ast.comprehension(ifs=[_, *_])]
+            case (
+                ast.Subscript(slice=ast.Slice())
+                | ast.ListComp(generators=[ast.comprehension(ifs=[_, *_])])
             ):
                 return True
             case ast.Call(args=[inner, *_]) as call:
