@@ -13,7 +13,7 @@ from autofast.flow.defuse import Definition, taken_by
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
-from autofast.model.calls import arguments_of, is_method, keyword_of, variable_name
+from autofast.model.calls import is_method, keyword_of, variable_name
 from autofast.model.contents import with_contents
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.roles import Loader
@@ -144,9 +144,8 @@ class Smallest:
         if codes and all(codes):
             every = (self.calls.results(c.function) for code in codes for c in code)
             return _least(self.of(r, way) for results in every for r in results)
-        name, given = last_part(self.script.library_function(call)), arguments_of(call)
-        if not name and is_method(call):
-            name, given = call.func.attr, [call.func.value, *given]
+        function, given = self.script.operation(call)
+        name = last_part(function)
         if name in COUNTS or (way and way[-1] == 1 and name in ("max", "min", "topk", "sort")):
             return 0
         low = keyword_of(call, "min") or keyword_of(call, "low")

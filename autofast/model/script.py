@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
 
+from autofast.model.calls import arguments_of, is_method
 from autofast.model.events import Log, Occurrence, Site, Stack
 from autofast.model.limits import WORK
 from autofast.model.measured import Facts
@@ -191,6 +192,15 @@ class Script:
     def is_call(self, node: object, *names: str) -> TypeGuard[ast.Call]:
         """Whether a node is a call of one of these functions of libraries, for certain."""
         return isinstance(node, ast.Call) and self.library_function(node) in names
+
+    def operation(self, call: ast.Call) -> tuple[str, list[ast.expr]]:
+        """The function of a library that a call calls, or ``.name`` for a method, and what it is
+        given: of a method, what it belongs to first.
+        """
+        name, given = self.library_function(call), arguments_of(call)
+        if not name and is_method(call):
+            return f".{call.func.attr}", [call.func.value, *given]
+        return name, given
 
     def library_functions(self, node: Where) -> set[str]:
         """The canonical names of all functions of libraries that a call may call."""

@@ -18,7 +18,8 @@ from autofast.flow.defuse import taken_by
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
-from autofast.model.calls import arguments_of, is_method, is_same_code, keyword_of, literal_of
+from autofast.model.calls import is_method, is_same_code, keyword_of, literal_of
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import function_of, nodes_in
@@ -145,7 +146,7 @@ class Alignment:
         while True:
             match expr:
                 case ast.Call(args=[inner, *_]) if self.script.called(expr) and (
-                    self.script.library_function(expr).rpartition(".")[2] in keeping
+                    last_part(self.script.library_function(expr)) in keeping
                 ):
                     expr = inner
                 case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in keeping:
@@ -172,11 +173,8 @@ class Alignment:
             places, second = self._plain(places.value), True
         if not isinstance(places, ast.Call):
             return None
-        name = self.script.library_function(places)
-        given = arguments_of(places)
-        if not name and is_method(places):
-            name, given = places.func.attr, [places.func.value, *given]
-        if name.rpartition(".")[2] != ("max" if second else "argmax") or len(given) != 2:
+        name, given = self.script.operation(places)
+        if last_part(name) != ("max" if second else "argmax") or len(given) != 2:
             return None
         return self._plain(given[0]) if literal_of(given[1]) in (1, -1) else None
 

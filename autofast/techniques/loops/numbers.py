@@ -18,7 +18,6 @@ from autofast.facts.dimensions import dimension_count, least_dimensions
 from autofast.flow.changes import may_change
 from autofast.flow.scopes import stored_in
 from autofast.model.calls import (
-    arguments_of,
     is_method,
     is_name,
     is_same_code,
@@ -26,6 +25,7 @@ from autofast.model.calls import (
     only_target,
     variable_name,
 )
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import any_of, surely, wordset
 from autofast.model.source import block_of, running
@@ -282,12 +282,10 @@ class _Numbers:
         )
 
     def called(self, call: ast.Call) -> Value:
-        name, given = self.script.library_function(call), arguments_of(call)
-        if not name and is_method(call):
-            name, given = f".{call.func.attr}", [call.func.value, *given]
+        name, given = self.script.operation(call)
         if not given or not name:
             raise Refusal
-        short, found = name.rpartition(".")[2], self.value(given[0])
+        short, found = last_part(name), self.value(given[0])
         if found.form is Form.NUMBER:
             raise Refusal
         if is_flat(call):
