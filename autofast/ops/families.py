@@ -20,6 +20,9 @@ REGROUPING = frozenset(
 )
 # Python's operators, and the methods that do the same.
 SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+COMPARED: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+}  # fmt: skip
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,

@@ -11,7 +11,7 @@ from itertools import count
 from autofast.model.script import Script
 from autofast.model.several import all_of, is_numeric
 from autofast.model.source import at
-from autofast.ops.families import SIGNS
+from autofast.ops.families import COMPARED, SIGNS
 from autofast.rule import Refusal
 from autofast.techniques.loading.item_values import (
     FLOATS,
@@ -124,11 +124,7 @@ class Names:
         raise NotImplementedError
 
 
-COMPARED: dict[type[ast.AST], str] = {
-    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
-    ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
-}  # fmt: skip
-ON_DRAWS = ("<", "<=", ">", ">=", "==", "!=")
+OTHERS = {ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in"}
 BYTE = range(256)
 
 
@@ -268,13 +264,13 @@ class Arithmetic(Names):
         raise no_form(node)
 
     def compared(self, one: Value, op: ast.cmpop, other: Value, node: ast.AST) -> Value:
-        sign = COMPARED.get(type(op), "")
+        sign = (COMPARED | OTHERS).get(type(op), "")
         if not sign or isinstance(one, Several) or isinstance(other, Several):
             raise no_form(node)
         code = f"({one.code}) {sign} ({other.code})"
         if isinstance(one, Same) and isinstance(other, Same):
             return Same(code)
-        if sign in ON_DRAWS and all_of((one, other), Draw, Same):
+        if type(op) in COMPARED and all_of((one, other), Draw, Same):
             return Draw(code, "bool")
         raise no_form(node)
 

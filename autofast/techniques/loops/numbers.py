@@ -31,12 +31,12 @@ from autofast.model.several import any_of, surely, wordset
 from autofast.model.source import block_of, running
 from autofast.model.syntax import is_written
 from autofast.model.values import Arg, Const, Num, Tensor, of_kind
-from autofast.ops import is_pointwise
+from autofast.ops import families, is_pointwise
+from autofast.ops.families import COMPARED
 from autofast.rule import Effect, Refusal
 from autofast.techniques.loops.rows import Planned, Rows, appended, put_together
 
-SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+SIGNS = families.SIGNS | {ast.Pow: "**"}
 TURNED = {"==": "!=", "!=": "=="}  # NaN is neither below nor above
 REDUCED = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 INFINITE = {"max": 'float("-inf")', "min": 'float("inf")'}

@@ -21,6 +21,7 @@ from autofast.model.script import Script
 from autofast.model.source import block_of, source_of
 from autofast.model.syntax import is_operation
 from autofast.model.values import Tensor
+from autofast.ops.families import SIGNS
 from autofast.rule import Effect, Refusal
 from autofast.techniques.loops.rows import Planned, Rows, appended, put_together
 from autofast.write.spelling import torch_in
@@ -77,8 +78,7 @@ def pair_edits(script: Script, rows: Rows) -> Planned:
             raise Refusal
         rows.check_device(columns)
         holes.update(v=columns[0])
-        sign = {ast.Mult: "*", ast.Add: "+", ast.Sub: "-"}[type(expr.op)]
-        return f"({{v}}[:, {first}] {sign} {{v}}[:, {second}]){summed}", kept
+        return f"({{v}}[:, {first}] {SIGNS[type(expr.op)]} {{v}}[:, {second}]){summed}", kept
 
     pairs = (
         f"{first}, {second} = {torch}.triu_indices({{count}}, {{count}}, 1, device={{v}}.device)"

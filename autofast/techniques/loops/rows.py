@@ -36,6 +36,7 @@ from autofast.model.values import (
     certainly,
     of_kind,
 )
+from autofast.ops.families import COMPARED, SIGNS
 from autofast.rule import Effect, Refusal
 
 SAME = wordset("cpu detach numpy data")  # what gives the same numbers
@@ -45,8 +46,7 @@ NUMBERS = wordset("builtins.int builtins.float builtins.bool")
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 FIXED = wordset("size dim view reshape flatten long argmax cpu detach")
 PURE = wordset("len int float min max abs range", "builtins.")
-SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<",
-         ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}  # fmt: skip
+EXACT = (ast.Add, ast.Sub, ast.Mult)  # of whole numbers
 
 
 @dataclass
@@ -172,14 +172,14 @@ class Rows:
                 return self.whole(inner)
             case ast.Call(args=[inner], keywords=[]) if self.script.is_call(expr, *NUMBERS):
                 return self._cast(self.script.library_function(expr), self.whole(inner))
-            case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in SIGNS:
+            case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in COMPARED:
                 one, other = self.whole(left), self.whole(right)
                 if any(w.read and not all(map(self._is_whole, w.parts)) for w in (one, other)):
                     raise Refusal  # Python compares in 64 bits
                 if not all(w.parts and w.atom for w in (one, other)):  # two tensors: so does torch
                     one, other = self._number(one), self._number(other)
-                return self._combined(SIGNS[type(sign)], one, other, is_bool=True)
-            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in SIGNS:
+                return self._combined(COMPARED[type(sign)], one, other, is_bool=True)
+            case ast.BinOp(left=left, op=sign, right=right) if isinstance(sign, EXACT):
                 both = self._number(self.whole(left)), self._number(self.whole(right))
                 return self._combined(SIGNS[type(sign)], *both)
         if self.stays(expr) and self.script.must_be(expr, Const, Num, Arg):
