@@ -15,6 +15,7 @@ from functools import cached_property
 
 from autofast.edit.edits import Edits, Holes
 from autofast.facts.batch.alignment import Alignment, is_flat
+from autofast.facts.batch.samples import is_all
 from autofast.facts.dimensions import dimension_count
 from autofast.facts.element_reads import stays_inside
 from autofast.facts.extents import measured_by, row_count, same_number
@@ -336,16 +337,11 @@ class Rows:
         return None
 
 
-def is_full(cut: ast.expr) -> bool:
-    """``:`` in an index."""
-    return ast.unparse(cut) == ":"
-
-
 def one_cut(cuts: list[ast.expr]) -> ast.Slice:
     """The one of some parts of an index that is not all of its dimension; raises :class:`Refusal`
     without words where there is none.
     """
-    bounded = [cut for cut in of_kind(cuts, ast.Slice) if not is_full(cut)]
+    bounded = [cut for cut in of_kind(cuts, ast.Slice) if not is_all(cut)]
     if len(bounded) != 1 or not all_of(cuts, ast.Slice) or bounded[0].step is not None:
         raise Refusal
     return bounded[0]
