@@ -20,6 +20,7 @@ class MoCo(nn.Module):
     def __init__(self, size):
         super().__init__()
         self.size, self.encoder = size, nn.Linear(4, 3)
+        self.names, self.kept = [""] * size, torch.zeros(3, size)
         self.register_buffer("queue", F.normalize(torch.randn(3, size), dim=0))
         self.register_buffer("labels", torch.zeros(size, dtype=torch.long))
         self.register_buffer("queue_ptr", torch.zeros(1, dtype=torch.long))
@@ -85,9 +86,27 @@ def test_the_pointer_stays_a_tensor(body: str, cast: str) -> None:
         OWN.replace("self.queue[:, ptr:ptr + n] = keys.T", "self.queue[:, ptr:ptr + n] += keys.T"),
         OWN.replace("ptr:ptr + n", "ptr:ptr + n:1"),
         OWN + "\n        self.last = ptr",
+        # numbers, which fill what is left of a queue; what is no tensor, or not on the device
+        OWN.replace("self.queue[:, ptr:ptr + n] = keys.T", "self.labels[ptr:ptr + n] = 1"),
+        OWN.replace("self.queue[:, ptr:ptr + n] = keys.T", "self.queue[:, ptr:ptr + n] = keys.mean()"),
+        OWN.replace("self.queue[:, ptr:ptr + n] = keys.T", "self.names[ptr:ptr + n] = keys.T"),
+        OWN.replace("self.queue[:, ptr:ptr + n] = keys.T", "self.kept[:, ptr:ptr + n] = keys.T"),
         "global ptr\n        " + OWN,
     ],
 )  # fmt: skip
 def test_a_pointer_that_the_host_needs(body: str) -> None:
     text = SCRIPT.replace("{body}", body).replace("{cast}", "")
+    assert apply("loss-item-sync", text.replace(body, OWN)).fixes
     assert "ptr = int(self.queue_ptr)" in apply("loss-item-sync", text).text
+
+
+@pytest.mark.parametrize(
+    ("shape", "stays"), [("(1, 1)", False), ("1, 1", False), ("(1,)", True), ("[1]", True)]
+)
+def test_the_dimensions_of_a_pointer(shape: str, stays: bool) -> None:
+    text = SCRIPT.replace("{body}", OWN).replace("{cast}", "")
+    text = text.replace("zeros(1, dtype=torch.long)", f"zeros({shape}, dtype=torch.long)")
+    found = apply("loss-item-sync", text)
+    assert bool(found.fixes) is stays
+    one, other = (run_on_both(t)[0]["losses"] for t in (text, found.text))
+    assert all(bool(a == b) for a, b in zip(one, other, strict=True))

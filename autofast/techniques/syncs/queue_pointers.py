@@ -18,11 +18,12 @@ from autofast.facts.switches import frequent_nodes
 from autofast.flow.scopes import binds, declared, mentions
 from autofast.model.calls import is_name, items_of, only_target, put_into
 from autofast.model.script import Script
-from autofast.model.several import any_in, surely
+from autofast.model.several import all_of, any_in, surely
 from autofast.model.source import function_of, parent_of, source_of, statement_of
-from autofast.model.syntax import VARIABLES, is_attribute, is_read
-from autofast.model.values import Tensor, const
+from autofast.model.syntax import SEQUENCES, VARIABLES, is_attribute, is_read
+from autofast.model.values import Tensor, Thing, const
 from autofast.rule import Finding
+from autofast.techniques.syncs.scalar_tensors import is_scalar
 from autofast.write.spelling import torch_in
 
 SIGNS = (ast.Add, ast.Sub, ast.Mod)
@@ -31,25 +32,43 @@ MESSAGE = "reads `{}` from the device in every step, to write to a queue there"
 
 def queue_pointers(script: Script) -> Iterator[Finding]:
     """Each read of such a pointer whose queues can be written to by tensors of indices."""
-    sites = script.methods("register_buffer")
-    buffers = {const(o.args.get(0, "name")) for site in sites for o in site}
-    there = parts_of(*moved_models(script))
-    calls = {n: n for _, n in frequent_nodes(script, ast.Call)} if buffers and there else {}
+    calls = {n: n for _, n in frequent_nodes(script, ast.Call)} if script.analysis(_buffers) else {}
     for call in calls:
         name = put_into(call)
         match call:
-            case ast.Call(args=[ast.Attribute(value=owner, attr=attr) as pointer]) if (
+            case ast.Call(args=[ast.Attribute() as pointer]) if (
                 isinstance(name, ast.Name)
-                and attr in buffers
                 and script.is_call(call, "builtins.int")
-                and any_in(map(id, script.values(owner)), there)
-                and surely(
-                    isinstance(t, Tensor) and t.dtype == "int" for t in script.values(pointer)
-                )
+                and _is_buffer(script, pointer)
+                and surely(map(_is_pointer, script.values(pointer)))
             ):
                 if edits := _edits(script, call, pointer, name):
                     message = MESSAGE.format(ast.unparse(pointer))
                     yield Finding(call, message, edits=edits, asks=gains.read_back)
+
+
+def _buffers(script: Script) -> set[object]:
+    """The names of the buffers of models."""
+    return {const(o.args.get(0, "name")) for s in script.methods("register_buffer") for o in s}
+
+
+def _is_buffer(script: Script, held: ast.expr) -> bool:
+    """Whether it is a tensor that goes to the device with its module."""
+    return (
+        is_attribute(held)
+        and held.attr in script.analysis(_buffers)
+        and any_in(map(id, script.values(held.value)), parts_of(*moved_models(script)))
+        and script.must_be(held, Tensor)
+    )
+
+
+def _is_pointer(thing: Thing) -> bool:
+    """``torch.zeros(1, dtype=torch.long)``, ``torch.tensor([0])``: with a dimension, or none."""
+    match thing:
+        case Tensor(dtype="int", made=ast.Call(args=[part])):
+            given = part.elts if isinstance(part, SEQUENCES) else [part]
+            return len(given) < 2 and all_of(given, ast.Constant)
+    return False
 
 
 def _edits(
@@ -95,6 +114,10 @@ def _written(script: Script, statement: ast.stmt, name: str, torch: str) -> str 
     """``queue[:, ptr + torch.arange(n)] = {v}.to(queue)`` of ``queue[:, ptr : ptr + n] = keys``."""
     source, parts, cuts = source_of(statement), [], 0
     target = only_target(statement)
+    value: ast.expr = statement.value  # type: ignore[attr-defined]
+    # A number, or a tensor like one, also goes into what a slice leaves off at the end.
+    if not script.must_be(value, Tensor) or is_scalar(script, value):
+        return None
     if not isinstance(target, ast.Subscript) or _mentioned(statement, name):
         return None
     for part in items_of(target.slice):
@@ -111,10 +134,10 @@ def _written(script: Script, statement: ast.stmt, name: str, torch: str) -> str 
                 parts.append(f"{name} + {torch}.arange({text}, device={name}.device)")
             case _:
                 return None
-    queue, value = source.segment(target.value), statement.value  # type: ignore[attr-defined]
+    queue = source.segment(target.value)
     given = "{v}" if isinstance(value, (*VARIABLES, ast.Call)) else "({v})"
     whole = f"{queue}[{', '.join(parts)}] = {given}.to({queue})"
-    return whole if cuts == 1 and is_attribute(target.value) else None
+    return whole if cuts == 1 and _is_buffer(script, target.value) else None
 
 
 def _goes_on(script: Script, use: ast.expr, statement: ast.stmt, name: str) -> bool:
