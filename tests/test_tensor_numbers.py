@@ -139,6 +139,8 @@ def test_it_rounds_beside_16_bits() -> None:
         script() + "\n\ndef change():\n    global alpha\n    alpha = None\n",
         script().replace("alpha = fixed", "alpha = 1"),  # shown as it is
         script().replace("alpha = fixed", "alpha = None"),
+        script().replace("requires_grad=True", "requires_grad=True, dtype=torch.float64"),
+        script(product='(alpha * log_pi.to("cuda:1")).to("cuda:0")'),  # on another one
     ],
 )
 def test_a_number_that_the_host_needs(text: str) -> None:

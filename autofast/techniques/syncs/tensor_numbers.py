@@ -27,6 +27,7 @@ from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Arg, Tensor, are_numbers, certainly, is_const, is_on_device
 from autofast.rule import Effect, Finding, Refusal
+from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.freshness import kept_template
 from autofast.techniques.syncs.liveness import check_own
 from autofast.techniques.syncs.reads import Read
@@ -39,7 +40,8 @@ HALF = wordset("half float16 bfloat16")  # with which a tensor would be rounded 
 
 def in_arithmetic(script: Script, every: list[Read]) -> Iterator[tuple[Finding, set[ast.expr]]]:
     """Each variable of which the device alone needs the number, with the reads into it."""
-    into = {t: r for r in every for t, v in parts_of(r.statement) if v is r.node}
+    here = () if several_gpus(script) else every  # of another one, a tensor cannot be used there
+    into = {t: r for r in here for t, v in parts_of(r.statement) if v is r.node}
     named = grouped(((function_of(t), variable_name(t)), r) for t, r in into.items())
     for (scope, name), mine in named.items():
         with suppress(Refusal):
