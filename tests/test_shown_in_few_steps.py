@@ -14,6 +14,7 @@ from tests.test_rule_loss_item_sync import HEAD, METER, indented, output, traini
 
 MANY = HEAD.replace("44", "480").replace("batch_size=8", "batch_size=2")  # 240 steps
 BAR = "from tqdm import tqdm\n"
+LOGGER = "import logging, sys\nlogger, seen = logging.getLogger('train'), []\n"
 SUMS = "total += loss.item()\ncorrect += (out.argmax(1) == y).sum().item()\nseen += y.size(0)"
 BEGIN = "total = 0.0\ncorrect = seen = 0"
 END = "print('epoch', epoch, repr(total / len(loader)), correct)"
@@ -225,6 +226,20 @@ print(repr(trainer.total))
             "import logging\nlogging.basicConfig(filename='log.txt')",
             "logging.info('loss %f', loss.item())",
         ),
+        *(
+            (f"{LOGGER}{to}", "logger.info('loss %f', loss.item())")
+            for to in (
+                "logger.addHandler(logging.StreamHandler(open('log.txt', 'w')))",
+                "logging.basicConfig(stream=open('log.txt', 'w'))",
+                "class Kept(logging.Handler):\n    def emit(self, record): seen.append(record)\n"
+                "logger.addHandler(Kept())",
+                "class Kept(logging.FileHandler):\n    pass\nlogger.addHandler(Kept('log.txt'))",
+                "import logging.handlers\n"
+                "logger.addHandler(logging.handlers.SysLogHandler())",
+            )
+        ),
+        ("to = {'file': open('log.txt', 'w')}", "print(loss.item(), **to)"),
+        (f"{BAR}bar = tqdm(file=open('log.txt', 'w'))", "bar.set_postfix(loss=loss.item())"),
         (
             "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()",
             "writer.add_scalar('loss', loss.item(), i)",
@@ -247,6 +262,13 @@ print(repr(trainer.total))
 )  # fmt: skip
 def test_what_stays_in_every_step(start: str, step: str) -> None:
     stays(MANY + training(step, start))
+
+
+@pytest.mark.parametrize("to", ["", "sys.stdout"])
+def test_a_log_that_goes_to_the_screen(to: str) -> None:
+    start = f"{LOGGER}logger.addHandler(logging.StreamHandler({to}))"
+    done = few(MANY + training("logger.info('loss %f', loss.item())", start))
+    assert TEST in done.lines, done.refusals
 
 
 def test_how_long_it_has_taken_may_be_shown() -> None:

@@ -11,12 +11,13 @@ import ast
 import re
 from functools import cached_property
 
-from autofast.facts.host_io import name_of
+from autofast.facts.host_io import BARS, name_of
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.effects import Effects, Write
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
-from autofast.model.calls import keyword_of, root_of
+from autofast.model.calls import root_of
 from autofast.model.kinds import is_module
+from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.source import (
     ByNode,
@@ -29,7 +30,7 @@ from autofast.model.source import (
     statement_of,
 )
 from autofast.model.syntax import is_read, is_stored
-from autofast.model.values import Bound, Func, Inst, Method, Tensor, Thing
+from autofast.model.values import Bound, Func, Inst, Method, Num, Tensor, Thing, certainly
 from autofast.ops import draws, is_in_place, op
 
 SHOWING = re.compile(
@@ -43,11 +44,11 @@ PLAIN = re.compile(
     r"torch\.cuda\.is_available|torch\.optim\.lr_scheduler\.\w+\.(get_last_lr|get_lr)|"
     r"builtins\.(float|int|round|abs|min|max|sum|pow|str|repr|format|len|bool|dict|list|tuple|range|zip|sorted|enumerate|isinstance)"
 )
-LOG_FILES = (
-    "logging.FileHandler", "logging.handlers.RotatingFileHandler",
-    "logging.handlers.TimedRotatingFileHandler", "logging.config.dictConfig",
-    "logging.config.fileConfig",
-)  # fmt: skip
+# What may put a log elsewhere, and what does where it is told so.
+KEEPS = re.compile(r"logging\.(config|handlers|FileHandler)\b.*")
+MAKES = re.compile(rf"logging\.(StreamHandler|basicConfig)|{BARS.pattern}")
+TO = (None, "file", "stream", "filename", "handlers")  # keywords; None: `**options`
+SCREENS = ("sys.stdout", "sys.stderr")
 # What neither an expression nor a function has that only shows.
 MORE = (
     *(ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Nonlocal, ast.Raise, ast.Delete),
@@ -97,20 +98,33 @@ class Shows:
         if not isinstance(node, ast.Call) or not (found := self.script.called(node)):
             return False
         names = {name_of(t) for t in found}
-        to = keyword_of(node, "file")
         return (
             all(map(SHOWING.fullmatch, names))
-            and (to is None or ast.unparse(to) in ("sys.stdout", "sys.stderr"))
-            and not (self._logs_to_file and any(n.startswith("logging.") for n in names))
+            and self._is_on_screen(node)
+            and self._kept.isdisjoint(map(first_part, names))
             and not self._is_redirected
         )
 
+    def _is_on_screen(self, call: ast.Call) -> bool:
+        """Whether a call is given no file to show something in."""
+        to = [k.value for k in call.keywords if k.arg in TO]
+        if self.script.is_call(call, "logging.StreamHandler"):
+            to += call.args
+        return all(self.script.library_name(t) in SCREENS for t in to)
+
     @cached_property
-    def _logs_to_file(self) -> bool:
-        """Whether a log may go to a file."""
-        basic = (o for site in self.script.calls("logging.basicConfig") for o in site)
-        given = any({"filename", "handlers"} & set(o.args.named) for o in basic)
-        return given or bool(self.script.calls(*LOG_FILES))
+    def _kept(self) -> set[str]:
+        """The libraries by which the script also keeps what it shows: in a file, or in a way of its
+        own.
+        """
+        found = {
+            first_part(name)
+            for call in self.script.each(ast.Call)
+            for name in map(name_of, self.script.called(call))
+            if KEEPS.fullmatch(name) or (MAKES.fullmatch(name) and not self._is_on_screen(call))
+        }
+        added = [o.args.get(0, "hdlr") for s in self.script.methods("addHandler") for o in s]
+        return found if all(certainly(a, Num) for a in added) else {*found, "logging"}
 
     @cached_property
     def _is_redirected(self) -> bool:
