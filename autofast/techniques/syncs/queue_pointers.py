@@ -16,7 +16,7 @@ from autofast.facts.cost import gains
 from autofast.facts.parts import moved_models, parts_of
 from autofast.facts.switches import frequent_nodes
 from autofast.flow.scopes import binds, declared, mentions
-from autofast.model.calls import is_name, items_of, only_target, put_into
+from autofast.model.calls import is_name, items_of, names_in, only_target, put_into
 from autofast.model.script import Script
 from autofast.model.several import all_of, any_in, surely
 from autofast.model.source import function_of, parent_of, source_of, statement_of
@@ -86,8 +86,9 @@ def _edits(
         if function_of(use) is not scope or target is None:
             return ()
         if not is_read(use):
-            if use is not target or (use is not name and not _mentioned(statement, name.id)):
-                return ()
+            value: ast.expr = statement.value  # type: ignore[attr-defined]
+            if use is not target or (use is not name and name.id not in names_in(value)):
+                return ()  # but `ptr = (ptr + n) % size`
         elif isinstance(parent_of(use), ast.Slice) or _is_upper(use):
             if (code := _written(script, statement, name.id, torch)) is None:
                 return ()
@@ -96,12 +97,6 @@ def _edits(
             return ()
     kept = Rewrite(call, "{p}.clone()", {"p": pointer})
     return (*imports, kept, *edits.values()) if edits else ()
-
-
-def _mentioned(statement: ast.stmt, name: str) -> bool:
-    """``ptr = (ptr + n) % size``"""
-    value = getattr(statement, "value", None)
-    return value is not None and any(is_name(n, name) for n in ast.walk(value))
 
 
 def _is_upper(use: ast.Name) -> bool:
@@ -118,7 +113,7 @@ def _written(script: Script, statement: ast.stmt, name: str, torch: str) -> str 
     # A number, or a tensor like one, also goes into what a slice leaves off at the end.
     if not script.must_be(value, Tensor) or is_scalar(script, value):
         return None
-    if not isinstance(target, ast.Subscript) or _mentioned(statement, name):
+    if not isinstance(target, ast.Subscript) or name in names_in(value):
         return None
     for part in items_of(target.slice):
         match part:
@@ -146,7 +141,7 @@ def _goes_on(script: Script, use: ast.expr, statement: ast.stmt, name: str) -> b
         if not isinstance(outer, ast.BinOp) or not isinstance(outer.op, SIGNS):
             return False
         other = outer.right if outer.left is use else outer.left
-        if script.may_be(other, Tensor) or any(is_name(n, name) for n in ast.walk(other)):
+        if script.may_be(other, Tensor) or name in names_in(other):
             return False
         use = outer
     return use is getattr(statement, "value", None)
