@@ -89,9 +89,7 @@ def _is_read_there(script: Script, use: ast.Name) -> bool:
     """``float(correct)``, ``correct.item()``, ``"{}".format(100 * correct / n)``, an f-string."""
     whole = next(reversed(list(_around(script, use))))
     match outer := parent_of(whole):
-        case ast.FormattedValue(conversion=-1):
-            return True
-        case ast.Attribute(attr="item"):
+        case ast.FormattedValue(conversion=-1) | ast.Attribute(attr="item"):
             return True
         case ast.Call():
             formats = is_method(outer, "format") and is_text(outer.func.value)
