@@ -12,6 +12,7 @@ import re
 from functools import cached_property
 
 from autofast.facts.host_io import BARS, name_of
+from autofast.facts.workers.item_changes import is_iterator
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.effects import Effects, Write
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
@@ -151,6 +152,8 @@ class Shows:
 
     def _is_silent(self, node: ast.expr) -> bool:
         """Whether an object of the project says what it is without doing anything besides."""
+        if is_iterator(self.script.values(node)):
+            return False  # which may be used up
         objects = [t for t in self.script.values(node) if isinstance(t, Inst) and not is_module(t)]
         spoken = (m for t in objects for name in SPOKEN for m in t.cls.find(name) or ())
         return all(self._keeps(m.node) for m in spoken if isinstance(m, Func))
