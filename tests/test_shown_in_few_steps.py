@@ -5,11 +5,14 @@ as before; and what must be shown, or kept, in every step.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from autofast.rule import Effect
+from autofast.server.session import Session
 from tests.onerule import Applied, apply
+from tests.test_cli import autofast, findings
 from tests.test_rule_loss_item_sync import HEAD, METER, indented, output, training
 
 MANY = HEAD.replace("44", "480").replace("batch_size=8", "batch_size=2")  # 240 steps
@@ -299,3 +302,28 @@ print('epoch', repr(total / len(loader)))
 """
     text = MANY + training("pass") + indented("", 0) + loop
     fewer(text, TEST, "total += loss.double()")
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_all_commands_go_as_far(
+    asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the option, or by the settings of the project, which editors have, too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(MANY + training("print('loss', loss.item())"))
+    settings = '[tool.autofast]\nselect = ["loss-item-sync"]\nmin-gain = 0\n'
+    (tmp_path / "pyproject.toml").write_text(settings)
+    options = ("--effect", "recipe") if asked else ()
+
+    def told(*options: str) -> list[tuple[str, str]]:
+        (found,) = findings("train.py", *options)
+        assert (TEST in autofast("rewrite", "train.py", *options).out.decode()) is asked
+        return [(found["status"], found["effect"])]
+
+    status = [("fix", "recipe")] if asked else [("refused", "exact")]
+    assert told(*options) == status
+    if asked:
+        (tmp_path / "pyproject.toml").write_text(settings + 'effect = "recipe"\n')
+    assert told() == status
+    seen = Session().analysis(tmp_path / "train.py")
+    assert seen is not None and [(r.status, r.effect) for r in seen.records] == status
