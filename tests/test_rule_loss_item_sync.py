@@ -100,6 +100,30 @@ def untouched(text: str) -> None:
     assert not done.fixes, done.lines
 
 
+HITS = "(out.argmax(1) == y).sum()"
+
+
+@pytest.mark.parametrize(
+    ("step", "start", "fixed"),
+    [
+        ("value = loss.item()", "", False),
+        (f"value += {HITS}.cpu()", "value = 0", False),
+        (f"value += {HITS}.item()", "value = 0", True),
+        ("value += loss.item()", "value = 0.0", True),
+        ("value.append(loss.item())", "value = []", True),
+    ],
+)
+def test_variables_that_other_files_may_read(step: str, start: str, fixed: bool) -> None:
+    """They are in the end what they were: numbers, or on the host."""
+    text = HEAD + training(step, start, f"print({'sum' if 'append' in step else 'float'}(value))")
+    last = "def last():\n    import train\n    return train.value\n"
+    done = apply("loss-item-sync", "from helper import last\n" + text, files={"helper.py": last})
+    assert bool(done.fixes) is fixed and apply("loss-item-sync", text).fixes
+    one, other = (run(t.replace("from helper import last", ""))["value"] for t in (text, done.text))
+    assert one == other and type(one) is type(other)
+    assert not isinstance(one, list) or [*map(type, one)] == [*map(type, other)]
+
+
 # ------------------------------------------------------------------------------ sums, lists, meters
 SUMS = [
     ("total += loss.item() / 3", "total = 0", "print(repr(total))"),

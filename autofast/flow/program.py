@@ -128,6 +128,10 @@ class Flow:
         imports = (n for s in others for n in s.nodes if isinstance(n, IMPORTS))
         return None if any(self._imports_entry(n) for n in imports) else ()
 
+    def is_exported(self, function: ast.AST) -> bool:
+        """Whether it is a file whose variables other files may read."""
+        return isinstance(function, ast.Module) and self.exported(function) is None
+
     def _imports_entry(self, node: ast.Import | ast.ImportFrom) -> bool:
         stem = self.script.entry.path.stem
         names = [a.name for a in node.names] + (

@@ -24,7 +24,7 @@ from autofast.model.source import function_of, outwards, parent_of, statement_of
 from autofast.model.syntax import is_constant, is_operation, is_text
 from autofast.rule import Effect, Refusal
 from autofast.techniques.syncs.common_reads import several_gpus
-from autofast.techniques.syncs.liveness import check_own
+from autofast.techniques.syncs.liveness import check_hidden
 from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.steps import is_step, rare_branch
@@ -68,7 +68,7 @@ def _uses(script: Script, total: ast.Name, adds: ast.AugAssign) -> list[ast.Name
     """
     flow, loop, scope = definitions_of(script, adds), loop_of(adds), function_of(adds)
     with suppress(Refusal):
-        check_own(script, scope, total.id)
+        check_hidden(script, scope, total.id)
         begun = [d.value for d in flow.reaching(total) if d.node is not total]
         uses = [n for n in flow.uses_of(total) if n is not total]
         if (

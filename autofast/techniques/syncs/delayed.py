@@ -37,7 +37,7 @@ from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import Edited
 from autofast.techniques.syncs.deferred import put_off
 from autofast.techniques.syncs.freshness import kept_template
-from autofast.techniques.syncs.liveness import check_own, needs_of
+from autofast.techniques.syncs.liveness import check_hidden, needs_of
 from autofast.techniques.syncs.reads import Read, read_template
 from autofast.techniques.syncs.sinks import sink_of
 from autofast.techniques.syncs.steps import is_step, rare_branch, works_between
@@ -77,7 +77,7 @@ def variable_of(
     """
     scope = function_of(target)
     found = Variable(target.id, statement, loop, reads[0].how, tuple(r.core for r in reads))
-    check_own(script, scope, target.id)
+    check_hidden(script, scope, target.id)
     flow = script.analysis(Flow)
     mine = frozenset(Definition(target.id, n) for n in (target, *others))
     for node in sorted(mentions(scope, target.id), key=position):

@@ -34,13 +34,14 @@ from autofast.edit.order import Rank
 from autofast.flow.defuse import Definition
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop, loop_of, loops_around
-from autofast.flow.program import definitions_of
+from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import call_of, is_method
 from autofast.model.roles import Sync
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import (
     ancestors,
+    function_of,
     is_same_function,
     parent_of,
     statement_of,
@@ -196,7 +197,8 @@ def summed_edits(
     # without a turn, a sum of floats that began as 0 becomes 0.0
     numbers = begins == {kind} or kind == "float"
     reading = f"{kind}({name})" if numbers and not is_taken(sink.source, kind) else ""
-    if reading and not needs.moves and (single := _each_alone(uses, needs, loop)):
+    ends_here = not script.analysis(Flow).is_exported(function_of(sink.statement))
+    if reading and ends_here and not needs.moves and (single := _each_alone(uses, needs, loop)):
         return [*edits, *(Rewrite(use, reading) for use in single)]
     torch, imports = torch_in(sink.source)
     if reading:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import Loop, common_loop, loop_of
-from autofast.flow.program import definitions_of, graph_of
+from autofast.flow.program import Flow, definitions_of, graph_of
 from autofast.flow.reflection import is_glance, namespace_calls
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
 from autofast.model.calls import call_of, is_name, variable_name
@@ -250,6 +250,13 @@ def check_own(script: Script, scope: ast.AST, name: str) -> None:
         for show in namespace_calls(scope)
     ):
         raise Refusal(f"`{name}` may be shown by locals() or the like")
+
+
+def check_hidden(script: Script, scope: ast.AST, name: str) -> None:
+    """The same where the variable would be a tensor in the end, which other files may read."""
+    check_own(script, scope, name)
+    if script.analysis(Flow).is_exported(scope):
+        raise Refusal(f"other files may read `{name}`")
 
 
 def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> Iterator[ast.AST]:

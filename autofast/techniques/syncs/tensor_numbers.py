@@ -17,7 +17,6 @@ from autofast.edit.edits import Edit, Rewrite, Wrap
 from autofast.facts.cost import gains
 from autofast.flow.defuse import Definition
 from autofast.flow.loops import loop_of, loops_around
-from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.flow.scopes import mentions
 from autofast.model.calls import parts_of, variable_name
@@ -29,7 +28,7 @@ from autofast.model.values import Arg, Tensor, are_numbers, certainly, is_const,
 from autofast.rule import Effect, Finding, Refusal
 from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.freshness import kept_template
-from autofast.techniques.syncs.liveness import check_own
+from autofast.techniques.syncs.liveness import check_hidden
 from autofast.techniques.syncs.reads import Read
 from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of
 from autofast.techniques.syncs.steps import is_step, rare_branch, runs_in_steps
@@ -47,9 +46,7 @@ def in_arithmetic(script: Script, every: list[Read]) -> Iterator[tuple[Finding, 
         with suppress(Refusal):
             if not name:
                 raise Refusal("it is no variable")
-            check_own(script, scope, name)
-            if isinstance(scope, ast.Module) and script.analysis(Flow).exported(scope) is None:
-                raise Refusal("other files may read it")
+            check_hidden(script, scope, name)
             edits, effect = _kept(script, [*mentions(scope, name)], mine)
             often = [r for r in mine if _is_in_step(script, r)]
             what = f"reads `{name}` from the device in every step, to compute with tensors there"

@@ -96,7 +96,7 @@ def _tables(script: Script, base: ast.expr) -> Iterator[Edit]:
             and not all(map(is_read, uses))
             and all(s in body and parts_of(s) for s in statements)
             and len(set(made)) == len(made)  # each computes: none is another one, or a view of it
-            and isinstance(scope, ast.Module) == (flow.exported(scope) is not None)
+            and not flow.is_exported(scope)
             and not namespace_calls(scope)
             and not why_trainable(script, name)
         ):
