@@ -13,7 +13,7 @@ from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import at
-from autofast.model.values import Ref, Tensor, is_named
+from autofast.model.values import Const, Ref, Tensor, is_named
 
 OF_ARRAYS = wordset("torch.from_numpy torch.as_tensor torch.asarray")
 # Of Tensor.to and Tensor.cuda: they leave the values alone.
@@ -99,3 +99,17 @@ def written_batch(script: Script, batch: ast.expr) -> ast.AST | None:
             ):
                 return node
     return None
+
+
+def several_gpus(script: Script) -> bool:
+    """Whether the script names more than one GPU: its tensors may live on different ones."""
+    named: set[object] = set()
+    for site in script.log.of("move", "move_model", "torch.device"):
+        for occurrence in site:
+            for given in occurrence.args.every:
+                named |= {t.value for t in of_kind(given.values, Const) if _names_gpu(t.value)}
+    return len(named) > 1
+
+
+def _names_gpu(value: object) -> bool:
+    return type(value) is int or (isinstance(value, str) and value.startswith("cuda:"))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite, plain_code
+from autofast.facts.copies import several_gpus
 from autofast.flow.changes import changed
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import index_in_block, is_always, position, statements_beside
@@ -16,10 +17,9 @@ from autofast.flow.program import graph_of
 from autofast.flow.scopes import declared, loaded_in, mentions
 from autofast.model.calls import is_path, short_name
 from autofast.model.script import Script
-from autofast.model.several import of_kind
 from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.syntax import is_read
-from autofast.model.values import COLLECTIONS, Const, Tensor, all_of
+from autofast.model.values import COLLECTIONS, Tensor, all_of
 from autofast.rule import Refusal
 from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.reads import Read, gives_the_same
@@ -218,17 +218,3 @@ def one_number(script: Script, core: ast.expr, hole: str) -> str:
 def is_number(script: Script, core: ast.expr) -> bool:
     """Whether what is read as one number is known well enough to be read with others."""
     return is_scalar(script, core) or holds_floats(script, core)
-
-
-def several_gpus(script: Script) -> bool:
-    """Whether the script names more than one GPU: its losses may live on different ones."""
-    named: set[object] = set()
-    for site in script.log.of("move", "move_model", "torch.device"):
-        for occurrence in site:
-            for given in occurrence.args.every:
-                named |= {t.value for t in of_kind(given.values, Const) if _names_gpu(t.value)}
-    return len(named) > 1
-
-
-def _names_gpu(value: object) -> bool:
-    return type(value) is int or (isinstance(value, str) and value.startswith("cuda:"))

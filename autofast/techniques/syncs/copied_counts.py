@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from autofast.edit.edits import Edits, Rewrite
+from autofast.facts.copies import several_gpus
 from autofast.facts.switches import is_often
 from autofast.flow.loops import loop_of
 from autofast.flow.program import definitions_of
@@ -23,7 +24,6 @@ from autofast.model.several import surely
 from autofast.model.source import function_of, outwards, parent_of, statement_of, within
 from autofast.model.syntax import is_constant, is_operation, is_text
 from autofast.rule import Effect, Refusal
-from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.liveness import check_hidden
 from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import is_number

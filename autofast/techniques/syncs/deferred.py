@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Edits, Remove, Replace, Rewrite, plain_code
 from autofast.edit.order import Rank
+from autofast.facts.copies import several_gpus
 from autofast.facts.parameter_loops import is_norm
 from autofast.flow.filled_lists import is_only_filled
 from autofast.flow.loops import Loop
@@ -47,7 +48,6 @@ from autofast.model.source import (
 from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
 from autofast.rule import Refusal
-from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.filled import filled_edits, summed_edits
 from autofast.techniques.syncs.freshness import kept_template
 from autofast.techniques.syncs.liveness import Needs

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
+from autofast.facts.copies import several_gpus
 from autofast.facts.switches import is_often
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import is_mostly_left_out, rare_arm
@@ -66,7 +67,6 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import moves
-from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.freshness import kept_template, without_graph
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
+from autofast.facts.copies import several_gpus
 from autofast.flow.program import Flow, definitions_at
 from autofast.model.script import Script
 from autofast.model.several import any_in, of_kind
 from autofast.model.source import nodes_in
 from autofast.model.syntax import is_operation
 from autofast.model.values import Tensor, is_const, one
-from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.reads import Read
 from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of
 from autofast.techniques.syncs.sinks import Sink, is_number
