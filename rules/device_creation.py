@@ -18,6 +18,7 @@ from autofast.techniques.transfers.drawn_arrays import from_numpy
 from autofast.techniques.transfers.factories import loops_of_steps
 from autofast.techniques.transfers.hoisted import hoisted_copies
 from autofast.techniques.transfers.host_random_draws import why_not_on_device
+from autofast.techniques.transfers.index_arrays import index_arrays
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.one_hots import one_hots
@@ -26,6 +27,9 @@ from autofast.techniques.transfers.round_trips import round_trips
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 SERVES = gains.for_others
 COPIES = gains.nothing("torch.tensor copies its numbers from the host, wherever it is told to")
+INDEXED = gains.usual(0.02, "the indices are copied, and waited for, at each use", code=True)
+ARRAY = "indexes tensors on the device with an array of NumPy, which each use copies there"
+ONCE = "copy the indices there once, where they are drawn: `torch.from_numpy(...).to(device)`"
 MESSAGE = "makes a tensor in host memory and copies it to the device"
 
 
@@ -58,6 +62,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     known = once | {n for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}
     for node, advice in made_each_step(script, hot, known):
         yield Finding(node, MESSAGE, advice=advice)
+    for index, edits in index_arrays(script, hot):
+        yield Finding(index, ARRAY, edits=edits, advice="" if edits else ONCE, asks=INDEXED)
     for creation in creations:
         if why := why_not_on_device(script, creation, hot):
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from autofast.edit.edits import Edit, Rewrite, Wrap
+from autofast.facts.copies import several_gpus
 from autofast.facts.cost import gains
 from autofast.flow.defuse import Definition
 from autofast.flow.loops import loop_of, loops_around
@@ -26,7 +27,6 @@ from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Arg, Tensor, are_numbers, certainly, is_const, is_on_device
 from autofast.rule import Effect, Finding, Refusal
-from autofast.techniques.syncs.common_reads import several_gpus
 from autofast.techniques.syncs.freshness import kept_template
 from autofast.techniques.syncs.liveness import check_hidden
 from autofast.techniques.syncs.reads import Read
