@@ -772,8 +772,25 @@ def test_numbers_beside_tensors_whose_device_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "writes", ["F.relu(shift, inplace=True)", "F.leaky_relu(shift, 0.1, True)"]
+    "writes",
+    [
+        "F.relu(shift, inplace=True)",
+        "F.leaky_relu(shift, 0.1, True)",
+        "F.leaky_relu(shift, 0.1, len(x) > 3)",
+        "F.leaky_relu(shift, **OPTIONS)",
+        "F.leaky_relu(shift, *OPTIONS.values())",
+    ],
 )
 def test_functions_that_write_in_place(writes: str) -> None:
+    options = "OPTIONS = dict(negative_slope=0.1, inplace=True)\n"
     net = NET.replace("return self.layer(x - shift)", f"return self.layer(x - {writes})")
-    assert not changed(net, LOOP).fixes
+    assert not changed(options, net, LOOP).fixes
+
+
+@pytest.mark.parametrize(
+    "reads",
+    ["F.relu(shift, inplace=False)", "F.dropout(shift, 0.0, True)", "torch.sum(shift, 1, True)"],
+)
+def test_functions_that_only_read(reads: str) -> None:
+    net = NET.replace("return self.layer(x - shift)", f"return self.layer(x - {reads})")
+    assert "shift = self.shift" in fitted(net, LOOP)

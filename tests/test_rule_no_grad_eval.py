@@ -924,6 +924,7 @@ def outs():
         ),
         ("F.relu(outs(), inplace=True)", "0"),
         ("F.dropout(outs(), 0.5, True, True)", "0"),
+        ("F.leaky_relu(outs(), 0.1, True)", "0"),
         ("torch.clamp_(outs(), 0, 1)", "0"),
         ("nn.init.zeros_(outs())", "0"),
         ("outs()._version", "0"),

@@ -10,7 +10,7 @@ from itertools import takewhile
 from autofast.facts.arrays import array_origins, held_under
 from autofast.flow.callgraph import MADE, CallGraph, Function
 from autofast.flow.effects import Effects
-from autofast.flow.memory import Memory, renames
+from autofast.flow.memory import Memory, asks_in_place, renames
 from autofast.flow.program import graph_of, holder_of
 from autofast.flow.reflection import namespace_calls, whose_attributes
 from autofast.flow.scopes import mentions, own_nodes, owner, parameters
@@ -388,11 +388,9 @@ class ReadOnly(ValueFlow[None]):
             alone = arguments_of(call) == [use.expr]  # type: ignore[arg-type]
             reads = alone and op(f".{callee.name}") and not is_in_place(callee.name)
             return Verdict.STOPS if reads else "it is handed on"
-        into = any(k.arg in ("out", "inplace") for k in call.keywords)  # type: ignore[attr-defined]
-        flags = [a for a in call.args[1:] if isinstance(self.script.constant(a), bool)]  # type: ignore[attr-defined]
-        if not isinstance(callee, Ref) or into or flags:  # F.relu(x, True) writes to x
+        name = callee.name if isinstance(callee, Ref) else ""
+        if not name or may_give(call, "out") or asks_in_place(name, call):  # type: ignore[arg-type]
             return "it is handed on"
-        name = callee.name
         if renames(name):
             return Verdict.GOES_ON
         return Verdict.STOPS if _only_reads(name) else "it is handed on"

@@ -20,7 +20,7 @@ from autofast.model.calls import arguments_of, is_augmented, is_method, is_name
 from autofast.model.contents import each_once, with_contents
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import ByNode, Nodes, parent_of
 from autofast.model.syntax import SEQUENCES, is_read, is_stored
 from autofast.model.values import (
@@ -304,7 +304,7 @@ class Memory:
         layer of that kind, a project function.
         """
         given = [a for a in arguments_of(call) if not isinstance(a, ast.Constant)]
-        if any(k.arg == "inplace" and not is_false(k.value) for k in call.keywords):
+        if asks_in_place("", call):
             return given
         for thing in self.script.called(call):
             if isinstance(thing, Ref) and _writes_first(thing.name, call):
@@ -399,11 +399,21 @@ def _computes(name: str) -> bool:
 def _writes_first(name: str, call: ast.Call) -> bool:
     if name.startswith("torch.nn.utils.") and last_part(name) in CLIPS:
         return False  # it writes to the gradients of what it is given
+    return is_in_place(name) or asks_in_place(name, call)
+
+
+def asks_in_place(name: str, call: ast.Call) -> bool:
+    """Whether a function is told to write to what it is given first, or may be:
+    ``F.relu(x, inplace=True)``, ``F.leaky_relu(x, 0.1, flag)``, ``F.dropout(x, *options)``.
+    """
     known = op(name)
     place = known.inplace if known is not None else None
-    return is_in_place(name) or (
-        place is not None and len(call.args) > place and not is_false(call.args[place])
-    )
+    flags = [k.value for k in call.keywords if k.arg == "inplace"]
+    if place is not None:
+        flags += call.args[place : place + 1]
+        flags += [k.value for k in call.keywords if k.arg is None]
+        flags += of_kind(call.args[:place], ast.Starred)
+    return not all(map(is_false, flags))
 
 
 def _puts(node: ast.AST, name: str) -> bool:

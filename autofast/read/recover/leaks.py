@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterable
 
 from autofast.flow.callgraph import Callee, CallGraph, code_of
+from autofast.flow.memory import asks_in_place
 from autofast.flow.scopes import Expressions, is_parameter, owner, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first_reason
@@ -382,14 +383,7 @@ def writes(name: str, call: ast.Call) -> bool:
     """``torch.clamp_(x, 0)``, ``F.relu(x, inplace=True)``, ``F.dropout(x, 0.5, True, True)``,
     ``torch.exp(x, out=x)``.
     """
-    flags = [a for a in call.args[1:] if not isinstance(a, ast.Constant) or a.value is True]
-    placed = (
-        name.startswith("torch.nn.functional.")
-        and len(call.args) > 1
-        and bool(flags)
-        and "dropout" in name
-    )
-    return is_in_place(name, flags=True) or placed or may_give(call, "inplace", "out")
+    return is_in_place(name, flags=True) or asks_in_place(name, call) or may_give(call, "out")
 
 
 def _changed(expr: ast.expr) -> str:
