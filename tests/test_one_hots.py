@@ -57,6 +57,8 @@ def script(body: str) -> str:
         ("rows = torch.eye(4)[y.cpu()].to(out.device)", ["rows = torch.eye(4, device=y.device)[y].to(out.device)"]),
         ("rows = torch.eye(out.size(1))[y.detach().cpu()].view(3, 4).to(y.device)", ["rows = torch.eye(out.size(1), device=y.device)[y.detach()].view(3, 4)"]),
         ("rows = torch.eye(4)[y.data.cpu().numpy()].cuda()", ["rows = torch.eye(4, device=y.device)[y.data.long()].cuda()"]),
+        ("rows = torch.eye(4)[y.unsqueeze(1).cpu().view(-1).numpy()].cuda()", ["rows = torch.eye(4, device=y.device)[y.unsqueeze(1).view(-1).long()].cuda()"]),
+        ("k = y.cpu()\nrows = torch.eye(4)[k.numpy()].cuda()", ["k = y", "rows = torch.eye(4, device=y.device)[k.long()].cuda()"]),
         (CATEGORICAL, ["rows = torch.eye(n, device=y.device)[y.long(),]"]),
         (
             "y = y.contiguous().view(-1)\nr = torch.zeros(3, 4).scatter(1, y.cpu().view(-1, 1), 1).to(out.device)\nrows = r * 0.8 + (1 - r) * 0.2",
@@ -85,6 +87,10 @@ def test_rows_are_made_where_the_labels_are(body: str, lines: list[str]) -> None
         "rows = torch.eye(4)[y.cpu()]\nseen.append(rows)\nrows = rows.to(device)",
         # a mask, or not known to hold integers
         "rows = torch.eye(4)[:3][(y < 9).float().cpu().numpy() > 0].to(device)",
+        "y = y > 0\nrows = torch.eye(4)[:3][y.cpu().numpy()].to(device)",
+        "rows = torch.eye(4)[:3][(y > 0).cpu().numpy()].to(device)",
+        "rows = torch.eye(4)[:3][y.cpu().bool().numpy()].to(device)",
+        "k = y.byte()\nrows = torch.eye(4)[:3][k.cpu().numpy()].to(device)",
         # another label by then
         "rows = torch.zeros(3, 4)\nk = y.cpu()\ny = y * 0\nrows = rows.scatter_(1, k[:, None], 1).to(device)",
         # numbers that are no constant, another table, another device asked for
@@ -95,6 +101,27 @@ def test_rows_are_made_where_the_labels_are(body: str, lines: list[str]) -> None
 )
 def test_rows_that_the_host_needs(body: str) -> None:
     assert "cpu()" in apply("device-creation", script(body)).text
+
+
+@pytest.mark.parametrize(
+    ("labels", "goes"),
+    [
+        ("torch.randint(0, 4, (3,), device=device)", True),
+        ("torch.ones(3, device=device).long()", True),
+        ("torch.LongTensor([0, 1, 2]).to(device)", True),
+        ("x.argmax(1)", True),
+        ("torch.tensor([True, False, True, True], device=device)", False),
+        ("torch.tensor([1, 0, 1, 1], dtype=torch.uint8, device=device)", False),
+        ("torch.randint(0, 2, (4,), dtype=torch.uint8, device=device)", False),
+        ("LABELS[step].to(device)", False),
+    ],
+)
+def test_arrays_of_places_and_masks(labels: str, goes: bool) -> None:
+    """An array of truths, or of bytes, is a mask; ``long()`` of it would be places."""
+    text = script("rows = torch.eye(4)[y.cpu().numpy()].to(out.device)")
+    text = text.replace("torch.randint(0, 4, (3,), device=device)", labels)
+    text = text.replace("losses, seen", "LABELS = torch.load('labels.pt')\nlosses, seen")
+    assert ("y.long()" in apply("device-creation", text).text) is goes
 
 
 def test_rows_that_are_handed_back_on_the_host() -> None:

@@ -11,17 +11,15 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autofast.edit.edits import Edit, Rewrite
-from autofast.facts.batch.alignment import names_bytes
+from autofast.edit.edits import Edits, Rewrite
+from autofast.facts.index_types import are_long
 from autofast.flow.program import Flow
 from autofast.flow.usage import Act, usage_of
 from autofast.model.calls import is_method
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
-from autofast.model.several import surely
 from autofast.model.source import ByNode, enclosing, statement_of
 from autofast.model.syntax import is_attribute
-from autofast.model.tensors import tensors_in
 from autofast.rule import Effect
 from autofast.techniques.transfers.creations import creation_of
 from autofast.techniques.transfers.factories import Creation, factory, runs_often
@@ -49,11 +47,11 @@ def one_hots(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
         found = _label(script, by) if call is not None else None
         if call is None or found is None or not _only_goes(script, back, found[0]):
             continue
-        label, there = found
+        label, stays = found
         here = statement_of(call) is statement_of(by) or flow.is_given(label)
         creation = creation_of(script, call, f"{label.id}.device")
         if here and creation is not None and creation.edits and creation.effect is Effect.EXACT:
-            edits = [there, *creation.edits]
+            edits = [*stays, *creation.edits]
             match back.target and back.target.expr:
                 case ast.Attribute(value=other, attr="device") if back.only_moves and flow.is_same(
                     other, label
@@ -62,26 +60,24 @@ def one_hots(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
             yield replace(creation, edits=tuple(edits))
 
 
-def _label(script: Script, by: ast.expr) -> tuple[ast.Name, Edit] | None:
-    """``y`` of ``y.unsqueeze(1).cpu()`` and ``y.cpu().data.numpy()``, and the edit by which it
-    stays where it is; integers of NumPy index as ``long()`` does.
+def _label(script: Script, by: ast.expr) -> tuple[ast.Name, Edits] | None:
+    """``y`` of ``y.unsqueeze(1).cpu()`` and ``y.cpu().data.numpy()``, and the edits by which it
+    stays where it is.
     """
-    inner, array = by, is_method(by, "numpy")
-    if is_method(by, "numpy"):
-        inner = by.func.value
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers}
+    inner = by.func.value if is_method(by, "numpy") else by
+    while is_attribute(inner, "data"):
+        inner = inner.value
     copy = copies.get(behind_shapes(script, inner))
     index = copy.operand if copy is not None and copy.how == "cpu" else None
     label = behind_shapes(script, index) if index is not None else None
-    whole = surely(
-        t.dtype == "int" for t in tensors_in(script.values(by if index is None else index))
-    )
-    whole = whole and not names_bytes(script)
-    if not isinstance(label, ast.Name) or copy is None or index is None or (array and not whole):
+    if not isinstance(label, ast.Name) or copy is None or index is None:
         return None
-    if array:
-        return label, Rewrite(by, "{index}.long()", {"index": index})
-    return label, Rewrite(copy.node, "{index}", {"index": index})
+    stays: Edits = (Rewrite(copy.node, "{index}", {"index": index}),)
+    if is_method(by, "numpy"):  # an array of truths is a mask
+        stays += (Rewrite(by, "{inner}.long()", {"inner": inner}),)
+        return (label, stays) if are_long(script, inner) else None
+    return label, stays
 
 
 def _only_goes(script: Script, back: Transfer, label: ast.Name) -> bool:
