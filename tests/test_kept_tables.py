@@ -225,6 +225,8 @@ def test_evaluations_stay_under_inference_mode() -> None:
         ("1.0 / base", "x.mean().cpu() / base"),
         # products of matrices, which autocast casts
         ("torch.outer(torch.arange(t).float(), inv)", "(torch.arange(t).float()[:, None] @ inv[None])"),
+        ("torch.outer(torch.arange(t).float(), inv)", "torch.matmul(torch.arange(t).float()[:, None], inv[None])"),
+        ("torch.outer(torch.arange(t).float(), inv)", "torch.arange(t).float()[:, None].mm(inv[None])"),
         # numbers that are none, or others on the way
         ("self.base)", "[self.base])"),
         ("    angle =", "    t = t + 0\n    angle ="),
@@ -234,6 +236,12 @@ def test_evaluations_stay_under_inference_mode() -> None:
         ("torch.arange(t)", "torch.arange(t, device=str(device)[:0] or 'cpu')"),
         # where sizes are recorded
         ("class Net", "torch.jit.trace(torch.cos, torch.ones(1))\n\n\nclass Net"),
+        ("class Net", "torch.func.grad(torch.cos)(torch.ones(()))\n\n\nclass Net"),
+        ("class Net", "torch.func.linearize(torch.cos, torch.ones(1))\n\n\nclass Net"),
+        ("class Net", "torch.vmap(torch.cos)(torch.ones(1))\n\n\nclass Net"),
+        ("class Net", "from torch.fx.experimental.proxy_tensor import make_fx\nmake_fx(torch.cos)(torch.ones(1))\n\n\nclass Net"),
+        ("class Net", "from torch._subclasses.fake_tensor import FakeTensorMode\nwith FakeTensorMode():\n    rotary(torch.ones(3, 5, 4), 100.0)\n\n\nclass Net"),
+        ("class Net", "from torch._subclasses import FakeTensorMode\nwith FakeTensorMode():\n    rotary(torch.ones(3, 5, 4), 100.0)\n\n\nclass Net"),
         ("class Net", "torch.set_default_dtype(torch.float32)\n\n\nclass Net"),
     ],
 )  # fmt: skip

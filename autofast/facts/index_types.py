@@ -44,7 +44,7 @@ def are_long(script: Script, labels: ast.expr) -> bool:
         ):
             made = flow.reaching(part)
             given = [e for d in made for e in graph.gives(d)]
-            unknown = any(d.is_parameter and graph.complete(function_of(d.node)) for d in made)
+            unknown = any(d.is_parameter and graph.complete(function_of(d.node)) for d in made)  # type: ignore[arg-type]
             if unknown or not given or None in given:
                 return False
             todo += not_none(given)

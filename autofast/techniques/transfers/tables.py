@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Edits, Import, Remove, Replace, Rewrite, plain_code
+from autofast.facts.double_backward import functional_derivative
 from autofast.facts.invariants import Invariants, ReadOnly
 from autofast.facts.of_numbers import OfNumbers, needed, written
 from autofast.flow.callgraph import CallGraph
@@ -47,12 +48,12 @@ from autofast.write.spelling import torch_in
 INFERENCE = (1, 9)  # torch.inference_mode
 FEW = 8  # sizes whose tables are kept
 REPLICAS = "torch.nn.DataParallel"  # each of their threads has a device of its own
-# What would keep a tensor of its own, or record that one is kept.
+# What would keep a tensor of its own, or record that one is kept, besides the transforms of
+# torch.func.
 RECORDS = (
-    "torch.jit.script", "torch.jit.trace", "torch.onnx.export", "torch.export.export",
-    "torch.fx.symbolic_trace", "torch.vmap", "torch.func.vmap", "torch.func.grad",
-    "torch.func.vjp", "torch.func.jacrev", "torch.func.jacfwd", "torch.func.hessian",
-    "torch.func.functional_call", "functorch.vmap", "functorch.grad",
+    "torch.jit.script", "torch.jit.trace", "torch.onnx.export", "torch.export.export", "torch.vmap",
+    "torch.fx.symbolic_trace", "torch.fx.experimental.proxy_tensor.make_fx",
+    "torch._subclasses.FakeTensorMode", "torch._subclasses.fake_tensor.FakeTensorMode",
 )  # fmt: skip
 # What is worth to be kept; what a factory only fills is best told the device.
 WORK = wordset("exp sin cos tan sqrt rsqrt log pow outer linspace logspace")
@@ -74,7 +75,7 @@ class Table:
 def tables(script: Script, hot: frozenset[ast.AST], kept: Collection[ast.AST]) -> Iterator[Table]:
     """One for each place; what is ``kept`` otherwise is left out."""
     recorded = [*script.calls(*RECORDS), *(s for s in script.calls(COMPILE) if _is_certain(s))]
-    if script.analysis(Invariants).unsure or recorded:
+    if script.analysis(Invariants).unsure or recorded or functional_derivative(script):
         return
     done, names = {*kept}, set[tuple[Source, str]]()
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers if _is_copy(script, t)}
