@@ -164,6 +164,7 @@ def test_cuda(make: str, device: str) -> None:
         "z = Tensor(np.asarray(losses[-1:] or [0.0]))",
         "z = Tensor(np.random.normal(0, 1))",
         "cuda = step > 3\nz = Tensor(np.ones((3, 4)))",
+        "def cuda():\n    pass\nz = Tensor(np.ones((3, 4)))",
         "torch.set_default_dtype(torch.float32)\nz = Tensor(np.ones((3, 4)))",
         "z = torch.FloatTensor((3.0, 4.0)).zero_().to(device).mean()",  # these are data
         "z = torch.FloatTensor(3, 4).fill_(x.mean()).to(device)",
@@ -181,6 +182,15 @@ def test_the_host_is_a_plain_tensor() -> None:
     done = apply(RULE, text.replace("else torch.FloatTensor", "else torch.Tensor"))
     assert done.lines == ['z = torch.ones(3, 4, device="cuda" if cuda else "cpu")']
     assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+def test_the_flag_by_its_name() -> None:
+    """In a function it may be another variable's; one of another function's is of no account."""
+    for given, there in (("cuda", False), ("other", True)):
+        helper = f"def noise({given}):\n    return Tensor(np.ones((3, 4)))\ndef more(cuda):\n    return cuda\n"
+        done = made("z = noise(step > 3)", before=helper)
+        assert bool(done.lines) is there
+        assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
 def test_only_in_loops() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 from autofast.facts.arrays import held_under
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import arms_around
-from autofast.flow.program import definitions_at, graph_of
-from autofast.flow.scopes import Expressions, is_parameter, scope_of, variables_of
+from autofast.flow.program import Flow, definitions_at
+from autofast.flow.scopes import Expressions
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -30,10 +30,6 @@ from autofast.model.script import Script
 from autofast.model.several import of_kind, surely
 from autofast.model.source import (
     ByNode,
-    is_at_top,
-    is_same_function,
-    source_of,
-    statement_of,
 )
 from autofast.model.syntax import IDENTITY, MEMBERSHIP, VARIABLES
 from autofast.model.values import Arg, Const, Inst, any_of, const, one
@@ -104,9 +100,7 @@ class Off:
         certainly does.
         """
         for asked in self.tests.values():
-            if source_of(asked.ask) is source_of(place) and _means_the_same(
-                script, asked.ask, place
-            ):
+            if _means_the_same(script, asked.ask, place):
                 return asked.is_default(asked.ask)
         return ""
 
@@ -409,20 +403,6 @@ def _step(
 
 # ------------------------------------------------------------------------ where it can be asked for
 def _means_the_same(script: Script, ask: ast.expr, place: ast.stmt) -> bool:
-    """Whether an expression of a test is the option at ``place``, too: its variable has one
-    definition, which runs before.
-    """
+    """Whether an expression of a test is the option at ``place``, too."""
     root = ask.value if isinstance(ask, ast.Attribute) else ask
-    variables = variables_of(place)
-    variable = variables.of(root) if isinstance(root, ast.Name) else None
-    if variable is None or variables.find(variable.name, scope_of(place)) != variable:
-        return False
-    stores = variables.stores(variable)
-    if is_parameter(variable.scope, variable.name):
-        return not any_of(stores, ast.Name)
-    if len(stores) != 1:
-        return False
-    made = statement_of(stores[0])
-    if not is_same_function(made, place):
-        return is_at_top(made)
-    return made is not place and graph_of(script, place).dominates(made, place)
+    return isinstance(root, ast.Name) and script.analysis(Flow).means_the_same(root, place)

@@ -13,13 +13,13 @@ from autofast.flow.cfg import Graph
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.graph import Function
 from autofast.flow.positions import common_frames
-from autofast.flow.scopes import own_nodes, owner, scope_of
+from autofast.flow.scopes import is_parameter, own_nodes, owner, scope_of, variables_of
 from autofast.model.contents import each_once
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
 from autofast.model.several import all_known, surely, wordset
-from autofast.model.source import ByNode, source_of
-from autofast.model.syntax import IMPORTS, WITHS, is_read
+from autofast.model.source import ByNode, is_at_top, is_same_function, source_of, statement_of
+from autofast.model.syntax import IMPORTS, LOOPS, WITHS, is_read
 from autofast.model.values import Ext, Func, Inst, Thing, Unknown, Where, any_of, is_named
 
 SWALLOWING = wordset("contextlib.suppress contextlib.ExitStack contextlib.AsyncExitStack")
@@ -103,6 +103,24 @@ class Flow:
     def is_given(self, load: Where) -> bool:
         """Whether a variable is a parameter, whose value the callers alone decide."""
         return surely(made.is_parameter for made in self.reaching(load))
+
+    def means_the_same(self, load: ast.Name, place: ast.stmt) -> bool:
+        """Whether a name has at another place of the file the value that is read here: its variable
+        has one definition, which runs before.
+        """
+        variables = variables_of(place)
+        variable = variables.of(load) if source_of(load) is source_of(place) else None
+        if variable is None or variables.find(variable.name, scope_of(place)) != variable:
+            return False
+        stores = variables.stores(variable)
+        if is_parameter(variable.scope, variable.name):
+            return not any_of(stores, ast.Name)
+        if len(stores) != 1:
+            return False
+        made = statement_of(stores[0])
+        if not is_same_function(made, place):
+            return is_at_top(made) and not isinstance(made, LOOPS)
+        return made is not place and self.graph(place).dominates(made, place)
 
     def may_follow(self, later: ast.AST, way: Stack, earlier: ast.AST, other_way: Stack) -> bool:
         """Whether ``later`` may run after ``earlier``, each on its way through calls and loops."""

@@ -6,13 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from autofast.edit.edits import Holes, Rewrite
-from autofast.flow import scopes
 from autofast.flow.program import Flow
 from autofast.model.calls import unstarred
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import Source, source_of
-from autofast.model.syntax import SEQUENCES, is_attribute, is_read
+from autofast.model.source import source_of, statement_of
+from autofast.model.syntax import SEQUENCES, is_attribute
 from autofast.model.values import Ref, Seq, const
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import Creation, runs_often
@@ -62,23 +61,16 @@ def from_numpy(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
 def _device(script: Script, tensor: ast.expr) -> str | None:
     """Where ``Tensor(...)`` makes a tensor, ``"cuda" if cuda else "cpu"`` for
     ``torch.cuda.FloatTensor if cuda else torch.FloatTensor``."""
-    chosen = script.analysis(Flow).value(tensor) if isinstance(tensor, ast.Name) else tensor
+    flow = script.analysis(Flow)
+    chosen = flow.value(tensor) if isinstance(tensor, ast.Name) else tensor
     match chosen:
         case ast.IfExp(test=ast.Name(id=name) as flag, body=gpu, orelse=host):
             known = script.library_name(gpu) == GPU and script.library_name(host) in HOST
-            if known and _is_constant(flag, source_of(tensor)):
+            if known and flow.means_the_same(flag, statement_of(tensor)):
                 return f'"cuda" if {name} else "cpu"'
         case ast.expr() if script.library_name(chosen) == GPU:
             return '"cuda"'
     return None
-
-
-def _is_constant(flag: ast.Name, source: Source) -> bool:
-    """Whether it is a variable of this module that gets its value once, in all of the file."""
-    stored = [n for n in source.nodes if isinstance(n, ast.Name) and n.id == flag.id]
-    parameters = any(isinstance(n, ast.arg) and n.arg == flag.id for n in source.nodes)
-    made = [n for n in stored if not is_read(n)]
-    return len(made) == 1 and scopes.owner(made[0]) is source.tree and not parameters
 
 
 def _factory(
