@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ast
 
+from autofast.flow.defuse import bound_to
+from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script
 from autofast.model.source import parent_of
@@ -39,7 +41,7 @@ def lasting_value(script: Script, attribute: ast.Attribute) -> ast.expr | None:
     for source in script.sources:
         for node in source.nodes if name in source.text else ():
             if isinstance(node, ast.Constant) and node.value == name:
-                if _put(parent_of(node), name)[0] is None and not _is_compared(script, node):
+                if _put(parent_of(node), name)[0] is None and not _is_of_parameters(script, node):
                     return None  # setattr, a key of a dict
             if is_attribute(node, name):
                 owners = script.values(node.value)
@@ -71,15 +73,18 @@ def _put(node: ast.AST | None, name: str) -> tuple[ast.expr | None, ast.expr | N
     return None, None
 
 
-def _is_compared(script: Script, text: ast.Constant) -> bool:
-    """``name.endswith("bias")``, ``"bias" in name``: of parameters, where nothing asks for
-    buffers.
-    """
-    outer = parent_of(text)
-    compared = isinstance(outer, ast.Compare) or is_method(outer, "endswith", "startswith")
-    return compared and not any(
-        is_attribute(n, "buffers", "named_buffers") for n in script.each(ast.Attribute)
-    )
+def _is_of_parameters(script: Script, text: ast.Constant) -> bool:
+    """``n.endswith("bias")``, ``"bias" in n`` in ``for n, p in model.named_parameters()``."""
+    match parent_of(text):
+        case ast.Compare(left=ast.Name() as name) | ast.Compare(comparators=[ast.Name() as name]):
+            pass
+        case ast.Call(func=ast.Attribute(value=ast.Name() as name, attr="endswith" | "startswith")):
+            pass
+        case _:
+            return False
+    made = script.analysis(Flow).definition(name)
+    over, _ = bound_to(made.node) if made is not None else (None, False)
+    return is_method(over, "named_parameters")
 
 
 def _is_only_read(node: ast.Attribute) -> bool:
