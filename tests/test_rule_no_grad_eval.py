@@ -465,16 +465,23 @@ class Net(nn.Module):
             run(text.replace("no_grad", "inference_mode"))
 
 
-def test_remembered_results() -> None:
+@pytest.mark.parametrize(
+    ("mode", "remembers"),
+    [("", True), ("@torch.enable_grad()\n", True), ("@torch.inference_mode(False)\n", False)],
+)
+def test_remembered_results(mode: str, remembers: bool) -> None:
     text = (
         "import functools\n"
         + HEAD
-        + "@functools.lru_cache\ndef weights(n):\n    return torch.ones(n)\n"
+        + f"@functools.lru_cache\n{mode}def weights(n):\n    return torch.ones(n)\n"
     )
     text += (
         EVALUATE.replace("model(x.to(device))", "model(x.to(device)) * weights(3)") + TRAIN + CALL
     )
-    refused(text, "remembers its results")
+    if remembers:
+        refused(text, "remembers its results")
+    else:
+        check(text, "with torch.inference_mode():")
 
 
 def test_caching_datasets() -> None:

@@ -30,6 +30,7 @@ from autofast.model.values import (
     Where,
     const,
     is_named,
+    names_of,
 )
 from autofast.read.recover.backward_needs import Wanted
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
@@ -132,16 +133,19 @@ def _inner(thing: Thing | None) -> list[Thing]:
     return [thing] if thing is not None else []
 
 
+def _ends_inference(decorator: Values) -> bool:
+    """``@torch.inference_mode(False)``; gradients alone do not end it."""
+    return grad_mode_of(decorator) == "on" and "torch.inference_mode" in names_of(decorator)
+
+
 def _caches(script: Script, region: Region) -> str:
     """Results that are remembered: by ``lru_cache``, or by a dataset that is read in this
     process.
     """
     for frame in region.calls(script):
-        func = frame.func
-        if remembers(func) and "on" not in map(grad_mode_of, func.decorators):
-            return (
-                f"{func.name}() remembers its results, which may be tensors made here ({at(frame)})"
-            )
+        name, decorators = frame.func.name, frame.func.decorators
+        if remembers(frame.func) and not any(map(_ends_inference, decorators)):
+            return f"{name}() remembers its results, which may be tensors made here ({at(frame)})"
     read = {
         x
         for _, o in region.sites(script, "iterate")
