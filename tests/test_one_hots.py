@@ -124,6 +124,15 @@ def test_arrays_of_places_and_masks(labels: str, goes: bool) -> None:
     assert ("y.long()" in apply("device-creation", text).text) is goes
 
 
+@pytest.mark.parametrize("more", ["", "x.byte()", "torch.uint8", "x.cpu().numpy().astype('uint8')"])
+def test_labels_of_a_loss(more: str) -> None:
+    """It takes bytes, too, where the script has any."""
+    rows = "rows = torch.eye(4)[y.cpu().numpy()].to(out.device)  # no byte()"
+    text = script(f"{rows}\nreturn nn.functional.cross_entropy(out, y) + rows.mean()")
+    text = text.replace("device=device)\n    opt", f"device=device) % 4\n    {more}\n    opt")
+    assert ("y.long()" in apply("device-creation", text).text) is (not more)
+
+
 def test_rows_that_are_handed_back_on_the_host() -> None:
     for other in ("if use_cuda:", "if x.is_cuda:"):
         text = script(CATEGORICAL.replace("if y.is_cuda:", other))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.batch.alignment import Alignment, names_bytes
+from autofast.facts.batch.alignment import Alignment
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, keyword_of
@@ -16,6 +16,7 @@ from autofast.model.syntax import is_attribute
 from autofast.model.tensors import tensors_in
 
 MADE = wordset("arange randint randperm LongTensor", "torch.")
+BYTES = wordset("uint8 ubyte byte ByteTensor")
 SAME = wordset(
     "cpu cuda detach contiguous clone view reshape flatten squeeze unsqueeze permute transpose t"
 )
@@ -40,7 +41,7 @@ def are_long(script: Script, labels: ast.expr) -> bool:
             is_method(part, "long")
             or _is_made(script, part)
             or together.is_choice(part)
-            or (together.is_compared(part) and not names_bytes(script))
+            or (together.is_compared(part) and not script.analysis(_names_bytes))
         ):
             made = flow.reaching(part)
             given = [e for d in made for e in graph.gives(d)]
@@ -49,6 +50,13 @@ def are_long(script: Script, labels: ast.expr) -> bool:
                 return False
             todo += not_none(given)
     return True
+
+
+def _names_bytes(script: Script) -> bool:
+    """Whether integers of 8 bits are named anywhere, which a loss takes for labels, too."""
+    return any(n.attr in BYTES for n in script.each(ast.Attribute)) or any(
+        n.value in BYTES for n in script.each(ast.Constant)
+    )
 
 
 def _is_made(script: Script, call: ast.expr) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
@@ -35,12 +34,6 @@ MOVED = wordset("cuda cpu detach contiguous clone data")  # and the type as well
 PACK, PAD = (f"torch.nn.utils.rnn.{n}" for n in ("pack_padded_sequence", "pad_packed_sequence"))
 FLAT = wordset("view reshape flatten")
 JOINED = ("torch.cat", "numpy.concatenate", "builtins.filter")
-BYTES = re.compile(r"uint8|\bbyte\(|ByteTensor")
-
-
-def names_bytes(script: Script) -> bool:
-    """Whether the code names integers of 8 bits anywhere: torch takes them for a mask."""
-    return any(BYTES.search(source.text) for source in script.sources)
 
 
 class Alignment:
