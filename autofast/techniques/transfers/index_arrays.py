@@ -31,7 +31,6 @@ from autofast.model.several import surely, wordset
 from autofast.model.source import (
     any_within,
     function_of,
-    is_at_top,
     is_same_function,
     nodes_in,
     parent_of,
@@ -58,7 +57,7 @@ def index_arrays(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.
     flow, seen = script.analysis(Flow), set[ast.AST]()
     for subscript in script.each(ast.Subscript):
         made = flow.value(subscript.slice) or subscript.slice
-        alone = is_at_top(subscript) == (flow.exported(function_of(subscript)) is not None)
+        alone = not flow.is_exported(function_of(subscript))
         if made in seen or not (alone and _is_there(script, subscript)):
             continue
         match made:
