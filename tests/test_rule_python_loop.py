@@ -13,16 +13,31 @@ import pytest
 from autofast.rule import Effect
 from tests.onerule import apply, run
 
-SCRIPT = """
+HEAD = """
+import random
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 torch.manual_seed(0)
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+UPDATE = """\
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def script_of(text: str) -> str:
+    """``text`` behind what all scripts begin with, and with what updates the weights."""
+    return HEAD + text.replace("        {update}\n", UPDATE)
+
+
+SCRIPT = script_of("""\
 use_cuda = torch.cuda.is_available()
 
 
@@ -74,13 +89,11 @@ for epoch in range(2):
         ids, lengths, y = ids.to(device), lengths.to(device), y.to(device)
         logits = model(ids, lengths)
         loss = F.cross_entropy(logits, y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        {update}
         pred = logits.argmax(1)
 {count}
 print(seen, confusion, hits, table, right, total, classes, float(loss))
-"""
+""")
 COUNTED = "for t, p in zip(y, pred):\n    "
 MASK = "mask = (ids > 0).float()"
 FIXED = "torch.tensor([len(b[0]) for b in batch])"
@@ -192,15 +205,7 @@ def test_masks_are_made_at_once(mask: str, written: str) -> None:
     check(script(mask), written)
 
 
-PLAIN = """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+PLAIN = script_of("""\
 model = nn.Linear(4, 3).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 loader = DataLoader(TensorDataset(torch.randn(22, 4), torch.arange(22) % 3), batch_size=4)
@@ -210,14 +215,12 @@ for epoch in range(2):
         x, y = x.to(device), y.to(device)
         logits = model(x)
         loss = F.cross_entropy(logits, y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        {update}
         pred = logits.argmax(1)
         for t, p in zip(y, pred):
             COUNT
     print(hits, repr(total), seen)
-"""
+""")
 TRUTHS = [
     ("hits[t.item()] += int(t == p) + int(t != 0)", "(y == pred).long() + (y != 0).long()"),
     ("hits[t.item()] += int(t == p) - int(t != 0)", "(y == pred).long() - (y != 0).long()"),
@@ -290,15 +293,8 @@ SPANS = [
         "n = x.size(0)\nfor i in range(n):\n    a, b = random.randint(0, 3), random.randint(0, 5)\n    x[i, a:] = -2",
     ),
 ]
-SPANNED = """
-import random
-import numpy as np
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-random.seed(0), np.random.seed(0), torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SPANNED = script_of("""\
+random.seed(0), np.random.seed(0)
 
 
 def augment(x):
@@ -312,11 +308,9 @@ for epoch in range(2):
     for (x,) in DataLoader(TensorDataset(torch.randn(10, 5, 6)), batch_size=4):
         x = augment(x.to(device))
         loss = model(x.flatten(1)).pow(2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        {update}
         print(x, loss, random.random(), np.random.rand())
-"""
+""")
 
 
 def spanned(body: str) -> str:
@@ -465,15 +459,7 @@ def test_lengths_stay_where_the_mask_is_made() -> None:
     assert [f.rule for f in both.fixes] == ["python-loop"] and "lengths.to(device)" in both.text
 
 
-DICE = """
-import torch
-import torch.nn.functional as F
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
+DICE = script_of("""
 
 def criterion(logits, target):
     probs, n = torch.sigmoid(logits), logits.size(0)
@@ -488,11 +474,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
 for epoch in range(2):
     for x, y in DataLoader(data, batch_size=4):
         loss = criterion(model(x.to(device)), y.to(device))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        {update}
         print("loss", loss.item())
-"""
+""")
 EACH = "for i in range(probs.size(0)):\n    "
 LOSSES = [
     (
@@ -554,14 +538,7 @@ def same_but_rounding(one: str, other: str) -> None:
         assert a == pytest.approx(b, rel=1e-5)
 
 
-TRIPLET = """
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
+TRIPLET = script_of("""
 
 def hardest(inputs, targets):
     n = inputs.size(0)
@@ -583,11 +560,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for epoch in range(2):
     for x, y in DataLoader(data, batch_size=8):
         loss = hardest(model(x.to(device)), y.to(device))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        {update}
         print(loss.item(), [p.tolist() for p in model.parameters()])
-"""
+""")
 MINED = "ap.append(dist[i][mask[i]].max(){one})\nan.append(dist[i][mask[i] == 0].min(){one})"
 JOINED = "ap = torch.cat(ap)\nan = torch.cat(an)"
 
@@ -638,14 +613,7 @@ def test_collected_numbers_that_stay(body: str, joined: str) -> None:
         assert found.text == found.before
 
 
-FIELDS = """
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
+FIELDS = script_of("""
 
 class Machine(nn.Module):
     def __init__(self):
@@ -665,11 +633,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for epoch in range(2):
     for x, y in DataLoader(data, batch_size=5):
         loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        {update}
         print("loss", loss.item())
-"""
+""")
 TWO = "for i in range(f):\n    for j in range(i + 1, f):\n        "
 INDICES = "i, j = torch.triu_indices(f, f, 1, device=v.device)\n"
 PAIRS = [
