@@ -77,6 +77,20 @@ WRITERS = re.compile(
     r"(torch\.utils\.tensorboard|tensorboardX)(\.writer)?\.SummaryWriter|wandb\.init"
 )
 BARS = re.compile(r"tqdm(\.\w+)*\.(tqdm|trange)")
+# What only shows something; what may put a log elsewhere; what does so where it is told to.
+SHOWS = re.compile(
+    r"(builtins|rich)\.print|pprint\.(pprint|pp)|sys\.(stdout|stderr)\.(write|flush)|"
+    r"tqdm(\.\w+)*\.(write|set_postfix|set_postfix_str|set_description|set_description_str)|"
+    r"logging\.(Logger\.|LoggerAdapter\.)?(debug|info)"
+)
+KEEPS_LOGS = re.compile(r"logging\.(config|handlers|FileHandler)\b.*")
+SHOWS_WHERE = re.compile(rf"logging\.(StreamHandler|basicConfig)|{BARS.pattern}")
+# What only computes.
+COMPUTES = re.compile(
+    r"(math|time|datetime)\.(?!sleep)[\w.]+|numpy\.(?!random|save|load)\w+|torch\.cuda\.(max_)?memory_\w+|"
+    r"torch\.cuda\.is_available|torch\.optim\.lr_scheduler\.\w+\.(get_last_lr|get_lr)|"
+    r"builtins\.(float|int|round|abs|min|max|sum|pow|str|repr|format|len|bool|dict|list|tuple|range|zip|sorted|enumerate|isinstance)"
+)
 DOWNLOADS = re.compile(
     r"(torchvision|torchaudio)\.datasets\.\w+|torch\.hub\.load|urllib\.request\.urlretrieve|torchtext\.datasets\.\w+"
 )

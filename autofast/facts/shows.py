@@ -8,10 +8,9 @@ may read again, or that a tool plots (files, TensorBoard, W&B), are none of thes
 from __future__ import annotations
 
 import ast
-import re
 from functools import cached_property
 
-from autofast.facts.host_io import BARS, name_of
+from autofast.facts.host_io import COMPUTES, KEEPS_LOGS, SHOWS, SHOWS_WHERE, name_of
 from autofast.facts.workers.item_changes import is_iterator
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.effects import Effects, Write
@@ -34,21 +33,8 @@ from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import Bound, Func, Inst, Method, Num, Tensor, Thing, certainly
 from autofast.ops import draws, is_in_place, op
 
-SHOWING = re.compile(
-    r"(builtins|rich)\.print|pprint\.(pprint|pp)|sys\.(stdout|stderr)\.(write|flush)|"
-    r"tqdm(\.\w+)*\.(write|set_postfix|set_postfix_str|set_description|set_description_str)|"
-    r"logging\.(Logger\.|LoggerAdapter\.)?(debug|info)"
-)
-# What only computes.
-PLAIN = re.compile(
-    r"(math|time|datetime)\.(?!sleep)[\w.]+|numpy\.(?!random|save|load)\w+|torch\.cuda\.(max_)?memory_\w+|"
-    r"torch\.cuda\.is_available|torch\.optim\.lr_scheduler\.\w+\.(get_last_lr|get_lr)|"
-    r"builtins\.(float|int|round|abs|min|max|sum|pow|str|repr|format|len|bool|dict|list|tuple|range|zip|sorted|enumerate|isinstance)"
-)
-# What may put a log elsewhere, and what does where it is told so.
-KEEPS = re.compile(r"logging\.(config|handlers|FileHandler)\b.*")
-MAKES = re.compile(rf"logging\.(StreamHandler|basicConfig)|{BARS.pattern}")
-TO = (None, "file", "stream", "filename", "handlers")  # keywords; None: `**options`
+# Keywords that may send it elsewhere; None: `**options`.
+TO = (None, "file", "stream", "filename", "handlers")
 SCREENS = ("sys.stdout", "sys.stderr")
 # What neither an expression nor a function has that only shows.
 MORE = (
@@ -100,7 +86,7 @@ class Shows:
             return False
         names = {name_of(t) for t in found}
         return (
-            all(map(SHOWING.fullmatch, names))
+            all(map(SHOWS.fullmatch, names))
             and self._is_on_screen(node)
             and self._kept.isdisjoint(map(first_part, names))
             and not self._is_redirected
@@ -122,7 +108,8 @@ class Shows:
             first_part(name)
             for call in self.script.each(ast.Call)
             for name in map(name_of, self.script.called(call))
-            if KEEPS.fullmatch(name) or (MAKES.fullmatch(name) and not self._is_on_screen(call))
+            if KEEPS_LOGS.fullmatch(name)
+            or (SHOWS_WHERE.fullmatch(name) and not self._is_on_screen(call))
         }
         added = [o.args.get(0, "hdlr") for s in self.script.methods("addHandler") for o in s]
         return found if all(certainly(a, Num) for a in added) else {*found, "logging"}
@@ -213,5 +200,5 @@ def _is_plain(callee: Thing) -> bool:
         return False
     if isinstance(callee, Method) and isinstance(callee.this, Tensor):
         return op(f".{short}") is not None
-    plain = PLAIN.fullmatch(name) is not None or op(name) is not None
+    plain = COMPUTES.fullmatch(name) is not None or op(name) is not None
     return plain or (not name and isinstance(callee, Method))
