@@ -9,6 +9,7 @@ from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.constants import Constant, constants
 from autofast.techniques.transfers.factories import loops_of_steps
+from autofast.techniques.transfers.prepared import prepared
 
 COMPUTED = gains.usual(0.05, "computed again each time")
 
@@ -23,7 +24,8 @@ COMPUTED = gains.usual(0.05, "computed again each time")
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compute once what comes out the same at every call."""
-    for constant in constants(script, loops_of_steps(script)):
+    found = [*constants(script, loops_of_steps(script))]
+    for constant in found:
         yield Finding(
             constant.node,
             "copies the same to the device at each call"
@@ -31,4 +33,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             else "computes the same at each call",
             edits=constant.edits,
             asks=gains.in_steps if constant.copied else COMPUTED,
+        )
+    for part in prepared(script, (c.slot for c in found)):
+        yield Finding(
+            part.node,
+            "makes the same of an item in each epoch",
+            edits=part.edits,
+            effect=part.effect,
+            asks=COMPUTED,
         )

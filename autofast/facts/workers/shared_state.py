@@ -36,6 +36,7 @@ from autofast.model.values import (
     Cls,
     Module,
     Ref,
+    Thing,
     Unknown,
     any_named,
     begins,
@@ -172,6 +173,23 @@ def changed_since_made(script: Script, loader: Loader) -> str:
     side = Side(script, worker_code(script, loader).roots, more=("__len__",))
     time = Time.since_made(script, loader, _skip(side))
     return _changed(script, side, time.after, time)
+
+
+def changed_since_built(script: Script, loader: Loader, data: Thing) -> str:
+    """The same of what only the items of a data set read, from the construction of it on."""
+    side = worker_code(script, loader)
+    time = Time.since_built(script, loader, _skip(side), data)
+    return _changed(script, side, time.after, time)
+
+
+def arrays_written_since_built(script: Script, loader: Loader, data: Thing) -> bool:
+    """Whether files of arrays may be written from the construction of a data set on."""
+    time = Time.since_built(script, loader, lambda _: False, data)
+    return any(
+        time.after(node)
+        for node, _ in script.analysis(_written_files)
+        if any(name.startswith("numpy.") for name in script.library_functions(node))
+    )
 
 
 def changed_ever(script: Script, loader: Loader) -> str:

@@ -18,7 +18,7 @@ from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
 from autofast.model.source import ancestors, function_of, is_generator, parent_of
 from autofast.model.syntax import FUNCTIONS, LOOPS
-from autofast.model.values import Ref
+from autofast.model.values import Inst, Ref, Thing
 
 CONTAINERS = frozenset(
     Ref(n)
@@ -31,10 +31,12 @@ EARLY = wordset("""__init__ __post_init__ __init_subclass__ setup prepare_data c
 
 def made(loader: Loader) -> list[list[ast.AST]]:
     """The ways on which the loader is made: the calls and loops, and the place itself."""
-    return [
-        [*(f.node for f in ways_made(t) if isinstance(f, STARTS)), loader.node]
-        for t in loader.things
-    ]
+    return [way_made(t, loader.node) for t in loader.things]
+
+
+def way_made(thing: Thing, node: ast.AST) -> list[ast.AST]:
+    """The calls and loops on the way to the place where a thing is made, and the place."""
+    return [*(f.node for f in ways_made(thing) if isinstance(f, STARTS)), node]
 
 
 class Time:
@@ -63,6 +65,16 @@ class Time:
         """The same with the loader's own construction as the beginning: for :meth:`after`."""
         time = cls(script, loader, skip)
         time.ways = made(loader)
+        return time
+
+    @classmethod
+    def since_built(
+        cls, script: Script, loader: Loader, skip: Callable[[ast.AST], bool], data: Thing
+    ) -> Time:
+        """The same with the construction of what the loader reads."""
+        time = cls.since_made(script, loader, skip)
+        if isinstance(data, Inst) and data.node is not None:
+            time.ways = [way_made(data, data.node)]
         return time
 
     def after(self, node: ast.AST) -> bool:

@@ -97,6 +97,7 @@ class Constant:
     edits: Edits
     copied: bool = False
     made: tuple[ast.AST, ...] = ()
+    slot: tuple[ast.AST, str] | None = None  # the constructor (or class) and the name it is kept by
 
 
 def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
@@ -108,18 +109,18 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
     for node, made, copied, idle in (*_copied(script, hot), *_computed(script, often)):
         method = function_of(node)
         assert isinstance(method, ast.FunctionDef)
-        init, cls = own_constructor(method), _class_of(script, method)
+        init, cls = own_constructor(method), class_of(script, method)
         module = cls is not None and bool(cls.external & MODULE_BASES)
         before = _made_before(script, made, method, init)
         if (
             cls is None
             or (init is None and not (module and copied and cls.find("__init__") is None))
             or not script.analysis(Invariants).holds(made, method, bool(before))
-            or _is_stored_whole(script, cls)
+            or is_stored_whole(script, cls)
             or ReadOnly(script).follow(node, None)
         ):
             continue
-        this, name = method.args.args[0].arg, _name_for(script, node, cls)
+        this, name = method.args.args[0].arg, name_for(script, node, cls)
         if name is None or (init and init.args.args[0].arg != this):
             continue
         slot = (init, name) if init else (cls.node, "")
@@ -142,7 +143,9 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             told = " -> None" if method.returns else ""
             code = f"def __init__({this}){told}:\n    super().__init__()\n    {code}\n"
             once = Before(of_kind(cls.node.body, DEFS)[0], code, {"made": made}, rank=Rank.MOVED)
-        yield Constant(node, (once, Rewrite(node, f"{this}.{name}"), *moved, *idle), copied)
+        yield Constant(
+            node, (once, Rewrite(node, f"{this}.{name}"), *moved, *idle), copied, slot=slot
+        )
     for table in tables(script, hot, kept):
         kept |= {*table.made}
         yield Constant(table.node, table.edits, True, table.made)
@@ -165,7 +168,7 @@ def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Made]:
             and is_method(node, "to", "cuda")
             and isinstance(method, ast.FunctionDef)
             and runs_often(transfer.site, hot)
-            and (cls := _class_of(script, method)) is not None
+            and (cls := class_of(script, method)) is not None
         ):
             inner, module = node.func.value, cls.external & MODULE_BASES
             if isinstance(inner, ast.Name) and module:
@@ -317,7 +320,7 @@ def _is_come_to(node: ast.AST, outer: ast.AST) -> bool:
     return not isinstance(outer, (ast.Lambda, ast.IfExp, ast.BoolOp))
 
 
-def _class_of(script: Script, method: ast.FunctionDef) -> Cls | None:
+def class_of(script: Script, method: ast.FunctionDef) -> Cls | None:
     """The class of all objects whose method it is, which may get an attribute; None where there are
     several."""
     if not method.args.args:
@@ -381,17 +384,16 @@ def _move(script: Script, made: ast.AST | None) -> Edit | None:
     return None
 
 
-def _is_stored_whole(script: Script, cls: Cls) -> bool:
+def is_stored_whole(script: Script, cls: Cls) -> bool:
     """Whether such objects, or networks with them, are written to files as they are: those of
     older files have no such attribute."""
     given = (o.args.get(0, "obj") for s in script.calls(*STORES) for o in s)
     return any(t.cls is cls or is_module(t) for g in given for t in of_kind(g or (), Inst))
 
 
-def _name_for(script: Script, node: ast.expr, cls: Cls) -> str | None:
+def name_for(script: Script, node: ast.expr, cls: Cls, begin: str = "constant") -> str | None:
     """A name that no object of the class has: of the variable, or of what it is made from."""
     target, up = only_target(statement_of(node)), parent_of(node)
-    begin = "constant"
     if isinstance(target, ast.Name) and getattr(statement_of(node), "value", None) is node:
         begin = target.id
     elif isinstance(up, ast.keyword) and up.arg:

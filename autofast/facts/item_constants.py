@@ -1,0 +1,267 @@
+"""What items of a data set are made of and nobody changes once it is built: what a method computes
+of that and of the index alone, it computes again for the same item in every epoch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from autofast.facts.arrays import array_of, array_origins, arrays_change, held_under
+from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
+from autofast.facts.loaders import is_iterated_again, loader_argument, own_argument
+from autofast.facts.workers.shared_state import arrays_written_since_built, changed_since_built
+from autofast.flow.callgraph import Function
+from autofast.flow.program import Flow
+from autofast.flow.scopes import mentions
+from autofast.flow.usage import Act, Usage
+from autofast.flow.valueflow import Answer, Verdict
+from autofast.model.calls import call_of, may_give, only_target
+from autofast.model.roles import Dataset, Loader
+from autofast.model.script import Script
+from autofast.model.several import of_kind, surely, wordset
+from autofast.model.source import (
+    contains_kind,
+    function_of,
+    parent_of,
+    statement_of,
+)
+from autofast.model.syntax import TAKERS, is_attribute, is_read, is_stored
+from autofast.model.values import (
+    Bound,
+    Const,
+    Func,
+    Inst,
+    Method,
+    Ref,
+    Seq,
+    Thing,
+    Unknown,
+)
+
+# What text, dicts and dates are asked, and functions that make something of them.
+ASKING = wordset(
+    "lower upper title strip lstrip rstrip split rsplit splitlines partition join replace startswith "
+    "endswith isdigit isalpha isalnum isspace encode decode format zfill get items keys values index "
+    "count find rfind group groups timetuple weekday isoweekday toordinal timestamp strftime hour"
+)
+MAKING = tuple("re. datetime. unicodedata. operator. string.".split())
+NOW = tuple(".now .today .utcnow".split())
+COPYING = wordset("copy clone tolist item tobytes sum mean std max min any all")
+READERS = wordset("numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile")
+MAPPED = ("numpy.memmap", "numpy.lib.format.open_memmap", "h5py.", "zarr.")
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """A class whose ``getitem`` makes items of what its constructor ``init`` keeps; ``this`` and
+    ``index`` are the names of its parameters.
+    """
+
+    script: Script
+    getitem: ast.FunctionDef
+    init: ast.FunctionDef
+    datasets: tuple[Dataset, ...]
+    loaders: tuple[Loader, ...]
+
+    @property
+    def this(self) -> str:
+        return self.getitem.args.args[0].arg
+
+    @property
+    def index(self) -> str:
+        return self.getitem.args.args[1].arg
+
+    @cached_property
+    def things(self) -> frozenset[Thing]:
+        return frozenset(d.thing for d in self.datasets)
+
+    @cached_property
+    def are_copied(self) -> bool:
+        """Whether all that anybody gets of an item is a copy: batches of ``default_collate``."""
+        singly = (loader_argument(x, "batch_size") for x in self.loaders)
+        return not (
+            any(own_argument(x, "collate_fn") for x in self.loaders)
+            or any(size is not None and Const(None) in size.values for size in singly)
+        ) and not any(
+            isinstance(parent_of(n), (ast.Subscript, *TAKERS))
+            for n in self.script.nodes
+            if isinstance(n, ast.expr) and not self.things.isdisjoint(self.script.values(n))
+        )
+
+    def is_row(self, expr: ast.AST) -> bool:
+        """``self.rows[index]``"""
+        return (
+            isinstance(expr, ast.Subscript)
+            and self.name_of(expr.value) != ""
+            and isinstance(expr.slice, ast.Name)
+            and expr.slice.id == self.index
+            and is_read(expr)
+        )
+
+    def row_of(self, expr: ast.AST) -> ast.Subscript | None:
+        """``self.rows[index]``, also under a name that has nothing else."""
+        named = isinstance(expr, ast.Name)
+        made = self.script.analysis(Flow).value(expr) if named else expr
+        return made if made is not None and self.is_row(made) else None  # type: ignore[return-value]
+
+    def rows_in(self, tree: ast.AST) -> dict[ast.expr, ast.Subscript]:
+        """The places that stand for a row."""
+        places = of_kind(ast.walk(tree), ast.expr)
+        return {n: row for n in places if (row := self.row_of(n)) is not None}
+
+    def is_unpacked(self, call: ast.Call) -> bool:
+        """Whether arrays are taken out of an open file by their names: what is kept would be the
+        file."""
+        target, up = only_target(statement_of(call)), parent_of(call)
+        uses = mentions(self.getitem, target.id) if isinstance(target, ast.Name) else []
+        return any(
+            isinstance(n, ast.Subscript) and isinstance(self.script.constant(n.slice), str)
+            for n in (up, *map(parent_of, uses))
+        )
+
+    def name_of(self, expr: ast.AST) -> str:
+        """The attribute of the data set that it is; empty for anything else."""
+        own = isinstance(expr, ast.Attribute) and isinstance(expr.value, ast.Name)
+        return expr.attr if own and expr.value.id == self.this else ""  # type: ignore[attr-defined]
+
+    def reads(self, name: str) -> list[ast.Attribute]:
+        """All reads of an attribute, of whatever object may be one of these."""
+        return [
+            n
+            for n in self.script.each(ast.Attribute)
+            if n.attr == name
+            and is_read(n)
+            and not self.things.isdisjoint(self.script.values(n.value) or self.things)
+        ]
+
+    def is_array(self, held: ast.expr) -> bool:
+        """An array of NumPy, in memory, of numbers, which nobody writes to once it is kept."""
+        known, name = array_of(self.script, held), self.name_of(held)
+        return (
+            known is not None
+            and known.plain
+            and not known.tensor
+            and not known.is_list
+            and not any(
+                isinstance(n, ast.Call)
+                and (
+                    may_give(n, "mmap_mode") or self.script.library_name(n.func).startswith(MAPPED)
+                )
+                for n in array_origins(self.script, held)
+            )
+            and not any(arrays_change(self.script, d, {name}) for d in self.datasets)
+        )
+
+    def is_list(self, held: ast.expr) -> bool:
+        """A list, a tuple or a text: elements come as often, and in the order, as indices say."""
+        return surely(
+            (isinstance(t, Seq) and t.kind != "set")
+            or (isinstance(t, Const) and isinstance(t.value, str))
+            for t in self.script.values(held)
+        )
+
+    def reads_file(self, call: ast.AST) -> bool:
+        return (
+            isinstance(call, ast.Call)
+            and self.script.is_call(call, *READERS)
+            and not may_give(call, "mmap_mode")
+        )
+
+    @cached_property
+    def files_stay(self) -> bool:
+        """Whether files are as they were when the data sets were built."""
+        return not any(
+            arrays_written_since_built(self.script, x, d.thing)
+            for d, x in zip(self.datasets, self.loaders, strict=True)
+        )
+
+    def holds_file(self, held: ast.expr) -> bool:
+        """What the constructor has opened with ``np.load``, of which each member is unpacked again
+        whenever it is asked for."""
+        return bool(self.name_of(held)) and surely(
+            made is not None and self.reads_file(made)
+            for thing in self.things
+            for made in held_under(self.script, thing, self.name_of(held))
+        )
+
+
+def items_of(script: Script) -> Iterator[Items]:
+    """Of all data sets of the project that loaders go through more than once, and that nobody
+    changes from where they are built on."""
+    found: dict[ast.FunctionDef, list[tuple[Dataset, Loader]]] = {}
+    for loader in script.loaders:
+        for dataset in loader.datasets:
+            if dataset.kind == "project" and dataset.getitem is not None:
+                found.setdefault(dataset.getitem, []).append((dataset, loader))
+    for getitem, users in found.items():
+        init, given = own_constructor(getitem), getitem.args
+        if (
+            init is not None
+            and len(given.args) == 2
+            and not (given.vararg or given.kwonlyargs or given.kwarg or getitem.decorator_list)
+            and init.args.args[0].arg == given.args[0].arg
+            and not contains_kind(getitem, ast.Yield, ast.YieldFrom)
+            and not any(is_stored(n) for a in given.args for n in mentions(getitem, a.arg))
+            and any(is_iterated_again(script, x) for _, x in users)
+            and not any(d.writes or d.set_outside for d, _ in users)
+            and not any(changed_since_built(script, x, d.thing) for d, x in users)
+        ):
+            yield Items(script, getitem, init, *map(tuple, zip(*users, strict=True)))
+
+
+class OfItems(Invariants):
+    """What the methods of data sets compute: ``given`` are the places that stand for an element."""
+
+    def __init__(self, items: Items, given: Collection[ast.AST] = ()):
+        super().__init__(items.script)
+        self.given = given
+
+    def _is_same(self, expr: ast.AST, method: Function, init: ast.FunctionDef | None) -> bool:
+        if expr in self.given:
+            return True
+        return super()._is_same(expr, method, init)
+
+    def is_kept(self, attribute: ast.Attribute, init: ast.FunctionDef | None) -> bool:
+        """Set by the constructor alone; that nobody writes to what it holds is known of items."""
+        found, owners = self.script.values(attribute), self.script.values(attribute.value)
+        return bool(found) and not self.is_set(attribute.attr, owners, init)
+
+    def _only_computes(
+        self, callee: Thing, call: ast.Call, init: ast.FunctionDef | None, depth: int
+    ) -> bool:
+        match callee:
+            case Ref(name=name) if name.startswith(MAKING):
+                return not name.endswith(NOW)
+            case Method() | Unknown() if is_attribute(call.func, *ASKING):
+                return True
+            case Bound(func=Func(node=function), this=Inst()):
+                return self.is_pure(function, own_constructor(function), depth)  # type: ignore[arg-type]
+        return super()._only_computes(callee, call, init, depth)
+
+
+class ItemReads(ReadOnly):
+    """Whether what an item is made of may be written to, or anybody could who has a batch."""
+
+    def __init__(self, items: Items):
+        super().__init__(items.script)
+        self.items = items
+
+    def judge(self, use: Usage, context: None) -> Answer:
+        node = use.node
+        match use.act:
+            case Act.ASKED if is_attribute(node, *COPYING):
+                return Verdict.STOPS
+            case Act.ASKED if is_attribute(node, "astype") and (call := call_of(node)):
+                return super().judge(use, context) if may_give(call, "copy") else Verdict.STOPS
+            case Act.HELD | Act.RETURNED if self._is_result(use):
+                return Verdict.STOPS
+        return super().judge(use, context)
+
+    def _is_result(self, use: Usage) -> bool:
+        """It is an item, or directly in one, and becomes a copy in a batch."""
+        stmt = statement_of(use.expr)
+        plain = isinstance(stmt, ast.Return) and function_of(stmt) is self.items.getitem
+        return plain and parent_of(use.node) in (stmt, use.node) and self.items.are_copied
