@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
+from autofast.facts.row_by_row import row_by_row
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loops.planned import Batched, batched
 from autofast.write.spelling import uses_gpu
 
 SINCE = (1, 7)  # amax
+ROW_BY_ROW = "computes with one row after the other, each with kernels of its own"
+ADVICE = (
+    "no turn needs what another leaves: compute with all rows at once, in one more dimension, with a "
+    "mask for what is left out and index_add_ or scatter_reduce for sums over groups"
+)
 
 
 @rule(
@@ -25,10 +31,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Operate on whole tensors, not on one row after the other in a loop."""
     if options.target == "cpu" or not uses_gpu(script):
         return  # on the CPU, nothing is launched
-    for plan in script.analysis(batched):
+    plans = script.analysis(batched)
+    for plan in plans:
         if plan.refusal:
             yield Finding(plan.loop, plan.message, refusal=plan.refusal)
         else:
             yield Finding(
                 plan.loop, plan.message, edits=plan.edits, effect=plan.effect, torch=SINCE
             )
+    for loop in row_by_row(script, [plan.loop for plan in plans]):
+        yield Finding(loop, ROW_BY_ROW, advice=ADVICE)

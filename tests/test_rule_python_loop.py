@@ -440,6 +440,48 @@ def test_other_loops(text: str) -> None:
     assert not found.fixes and not found.refusals
 
 
+ROW_BY_ROW = [
+    "parts = []\nfor g in range(int(y.max()) + 1):\n    parts.append(h[y == g].sum(0))\nh = torch.stack(parts)[y]",
+    "for i in range(B):\n    h[i] = h[i] / (h[i].norm() + 1)",
+    "out = torch.zeros(B, device=ids.device)\nfor i in range(B):\n    for t in range(T):\n        out[i] = out[i] + h[i, t].sum()",
+    "h = torch.stack([h[i] * h[i].sum() for i in range(B)])",
+    "def total(row):\n    return (row * row).sum()\nsizes = [total(row) for row in h]",
+    "for start in range(0, T - 1):\n    h[:, start] = h[:, start : start + 2].mean(1)".replace(
+        "h[:, start] =", "self.seen[:B, start] ="
+    ),
+]
+IN_ORDER = [
+    "for t in range(1, T):\n    h[:, t] = h[:, t] + h[:, t - 1] / 2",  # each needs the one before
+    "s = h[:, 0]\nfor t in range(T):\n    s = torch.tanh(s + h[:, t])",
+    "last = None\nfor t in range(T):\n    last = h[:, t] if last is None else h[:, t] * last",
+    "for row in h:\n    self.keep(row * 2)",
+    "for i in range(B):\n    self.sums.append(h[i].sum() + len(self.sums))",
+    "for i in range(4):\n    h[:, i % T] = h[:, i % T] * 2",  # too few
+    "for part in h.chunk(4):\n    part.sum()",  # as many at once as there is memory for
+    "for w in self.parameters():\n    h = h + (w * w).sum()",
+    "names = [str(i) for i in range(B)]",
+    "for layer in [self.rnn]:\n    h, _ = layer(h)",
+]
+KEEPS = """        self.seen, self.sums, self.last = torch.zeros(99, 99, 4), [], 0
+
+    def keep(self, row):
+        self.last = row + self.last
+
+    def forward("""
+
+
+@pytest.mark.parametrize(
+    ("code", "advised"), [*((c, True) for c in ROW_BY_ROW), *((c, False) for c in IN_ORDER)]
+)
+def test_advice(code: str, advised: bool) -> None:
+    """Loops over rows that have no form, but whose turns do not depend on each other."""
+    text = script(f"{MASK}\n{code}").replace("    def forward(", KEEPS.lstrip(), 1)
+    text = text.replace("self.out = nn.Linear(4, 3)\n\n", "self.out = nn.Linear(4, 3)\n        ", 1)
+    found = apply("python-loop", text)
+    assert not found.fixes and bool(found.advice) is advised
+    assert found.advice.count("no turn needs") == advised
+
+
 def test_what_is_gone_needs_no_copies() -> None:
     """loss-item-sync copies to the host what a loop looks at, but for one that goes."""
     text = script(count=COUNTED + "hits[t] += int(t == p)")
