@@ -794,3 +794,66 @@ def test_functions_that_write_in_place(writes: str) -> None:
 def test_functions_that_only_read(reads: str) -> None:
     net = NET.replace("return self.layer(x - shift)", f"return self.layer(x - {reads})")
     assert "shift = self.shift" in fitted(net, LOOP)
+
+
+IDENTITY = """
+from torch.autograd import Variable
+
+
+class Net(nn.Module):
+    def __init__(self, mean):
+        super().__init__()
+        self.mean = mean
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        n = len(x)
+        iden = Variable(torch.from_numpy(np.array(self.mean).astype(np.float32))).view(1, 3).repeat(n, 1)
+        if x.is_cuda:
+            iden = iden.cuda()
+        x = x + iden
+        return self.layer(x)
+"""
+COPIED = "\n        if x.is_cuda:\n            iden = iden.cuda()"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        (COPIED, "\n        iden = iden.to(x.device)"),
+        (f".repeat(n, 1){COPIED}", ".repeat(n, 1).to(x.device)"),
+        (f".repeat(n, 1){COPIED}", ".expand(n, -1).contiguous().to(x.device)"),
+    ],
+)
+def test_what_rows_are_repeated_of_becomes_a_buffer(old: str, new: str) -> None:
+    text = IDENTITY.replace(old, new)
+    lines = fitted(text, LOOP, "keys = list(model.state_dict())")
+    assert lines[0] == "self.register_buffer(" and lines[1].startswith('"iden",')
+    assert lines[-1].startswith("iden = self.iden.") and ".to(" not in lines[-1]
+    assert "is_cuda" not in changed(text, LOOP).text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x = x + iden", "iden += x\n        x = iden"),  # somebody writes to it
+        ("x = x + iden", "self.last = iden\n        x = x + iden"),
+        ("n = len(x)", "n = len(x)\n        self.mean[0] += 1"),
+        ("n = len(x)", "n = len(x)\n        if n < 4:\n            return x"),
+        ("torch.from_numpy(np.array(self.mean).astype(np.float32))", "torch.tensor(self.mean)\n        .mul(n)"),
+        ("(torch.from_numpy(np.array(self.mean).astype(np.float32)))", "(torch.rand(3))"),
+        ("(torch.from_numpy(np.array(self.mean).astype(np.float32)))", "(torch.zeros(3))"),  # made there
+        ("(torch.from_numpy(np.array(self.mean).astype(np.float32)))", "(torch.tensor(self.mean), requires_grad=True)"),
+    ],
+)  # fmt: skip
+def test_rows_left_alone(old: str, new: str) -> None:
+    text = IDENTITY.replace(old, new)
+    assert old not in text.replace(new, "")
+    run(HEAD + text + LOOP)
+    assert not changed(text, LOOP).lines
+
+
+def test_a_network_that_is_cast_has_no_such_buffer() -> None:
+    loop = LOOP.replace(".to(device)\nopt", ".to(device).double()\nopt")
+    assert not changed(IDENTITY, loop.replace("x, y = x.to", "x, y = x.double().to")).lines

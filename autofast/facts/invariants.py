@@ -54,7 +54,9 @@ BUILTINS = wordset(
     "range len list tuple float int bool abs min max sum round sorted zip enumerate reversed pow",
     "builtins.",
 )
-MADE_OF = wordset("tensor as_tensor from_numpy hann_window hamming_window Tensor", "torch.")
+MADE_OF = wordset(
+    "tensor as_tensor from_numpy hann_window hamming_window Tensor autograd.Variable", "torch."
+)
 MADE_OF |= {f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS)}
 COMPUTING = ("math.", "numpy.", "torch.nn.functional.")
 # What draws, reads files or writes among them.

@@ -68,7 +68,7 @@ from autofast.model.values import (
     one,
 )
 from autofast.techniques.transfers.buffers import OWN, SINCE, buffers, changes_buffers
-from autofast.techniques.transfers.factories import runs_often
+from autofast.techniques.transfers.factories import factory, runs_often
 from autofast.techniques.transfers.tables import tables
 
 STORES = wordset("torch.save pickle.dump pickle.dumps joblib.dump dill.dump")
@@ -143,9 +143,9 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             told = " -> None" if method.returns else ""
             code = f"def __init__({this}){told}:\n    super().__init__()\n    {code}\n"
             once = Before(of_kind(cls.node.body, DEFS)[0], code, {"made": made}, rank=Rank.MOVED)
-        yield Constant(
-            node, (once, Rewrite(node, f"{this}.{name}"), *moved, *idle), copied, slot=slot
-        )
+        gone = *(e.stmt for e in of_kind(idle, Remove)), *(e.expr for e in of_kind(idle, Rewrite))
+        edits = once, Rewrite(node, f"{this}.{name}"), *moved, *idle
+        yield Constant(node, edits, copied, gone, slot=slot)
     for table in tables(script, hot, kept):
         kept |= {*table.made}
         yield Constant(table.node, table.edits, True, table.made)
@@ -178,9 +178,24 @@ def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Made]:
                 if made is not None and (again is not None or alone):
                     here = again is not None and not ReadOnly(script).follow(node, None)
                     if here or alone:
-                        yield made, made, True, (Remove(again),) if here and again else ()
+                        idle = (Remove(again),) if here and again else ()
+                        yield made, made, True, idle
+                        if factory(script, made) is None:
+                            yield from ((core, core, True, idle) for core in _cores(made))
             elif contains_kind(inner, ast.Call):
                 yield node, inner if module else node, True, ()
+                if module and transfer.only_moves and factory(script, inner) is None:
+                    idle = (Rewrite(node, "{made}", {"made": inner}),)
+                    yield from ((core, core, True, idle) for core in _cores(inner))
+
+
+def _cores(made: ast.expr) -> Iterator[ast.expr]:
+    """What it is made of by methods: ``eye.view(1, 9)`` of ``eye.view(1, 9).repeat(len(x), 1)``, of
+    which the first that stays the same is kept."""
+    match made:
+        case ast.Call(func=ast.Attribute(value=ast.Call() as inner)):
+            yield inner
+            yield from _cores(inner)
 
 
 def _made_before(
@@ -394,7 +409,8 @@ def is_stored_whole(script: Script, cls: Cls) -> bool:
 def name_for(script: Script, node: ast.expr, cls: Cls, begin: str = "constant") -> str | None:
     """A name that no object of the class has: of the variable, or of what it is made from."""
     target, up = only_target(statement_of(node)), parent_of(node)
-    if isinstance(target, ast.Name) and getattr(statement_of(node), "value", None) is node:
+    whole = getattr(statement_of(node), "value", node)
+    if isinstance(target, ast.Name) and node in (whole, *_cores(whole)):
         begin = target.id
     elif isinstance(up, ast.keyword) and up.arg:
         begin = up.arg
