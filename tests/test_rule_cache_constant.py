@@ -857,3 +857,181 @@ def test_rows_left_alone(old: str, new: str) -> None:
 def test_a_network_that_is_cast_has_no_such_buffer() -> None:
     loop = LOOP.replace(".to(device)\nopt", ".to(device).double()\nopt")
     assert not changed(IDENTITY, loop.replace("x, y = x.to", "x, y = x.double().to")).lines
+
+
+FILLED = """
+class Net(nn.Module):
+    def __init__(self, mean):
+        super().__init__()
+        self.names = ["O", "B-X", "I-X"]
+        self.n = len(self.names)
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        bad = torch.zeros(self.n, self.n)
+        for i, a in enumerate(self.names):
+            for j, b in enumerate(self.names):
+                # only behind its own kind
+                if b.startswith("I-") and a not in ("B-" + b[2:], b):
+                    bad[i, j] = -10.0
+        return self.layer(x) @ (self.layer.weight + bad.to(self.layer.weight.device))
+"""
+
+
+def test_a_table_that_loops_fill_goes_to_the_constructor() -> None:
+    lines = fitted(FILLED, LOOP, "keys = list(model.state_dict())")
+    assert lines == [
+        'self.register_buffer("bad", bad, persistent=False)',
+        "return self.layer(x) @ (self.layer.weight + self.bad)",
+    ]
+    text = changed(FILLED, LOOP).text
+    assert text.index("bad = torch.zeros") < text.index("def forward")
+    assert text.count("# only behind") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        bad =", "        self.names.append('B-Y')\n        self.n += 1\n        bad ="),
+        ("return self.layer(x)", "bad[0, 0] += len(x)\n        return self.layer(x)"),
+        ("bad[i, j] = -10.0", "bad[i, j] = -10.0 * len(x)"),
+        ("bad[i, j] = -10.0", "bad[i, j] = torch.rand(1).item()"),
+        ("if b.starts", "if len(x) > 4 and b.starts"),
+        (
+            "        bad =",
+            "        if len(x) > 99:\n            return self.layer(x)\n        bad =",
+        ),
+        ("return self.layer(x)", "self.last = bad\n        return self.layer(x)"),
+        ("def __init__(self, mean):", "def __init__(self, mean, torch=None):"),
+    ],
+)
+def test_tables_left_alone(old: str, new: str) -> None:
+    text = FILLED.replace(old, new)
+    assert old not in text.replace(new, "")
+    assert "register_buffer" not in changed(text, LOOP).text
+
+
+def test_a_name_that_the_constructor_has_for_something_else() -> None:
+    head = "offset = [0.2, 0.3, 0.5]\n"
+    net = NET.replace("tensor(self.mean)", "tensor(offset)")
+    assert "register_buffer" in changed(head + net, LOOP).text
+    net = net.replace(
+        "nn.Linear(3, 3)", "nn.Linear(3, 3)\n        offset = 2.0\n        self.s = offset"
+    )
+    assert "register_buffer" not in changed(head + net, LOOP).text
+    fitted(head + net, LOOP)
+
+
+LISTS = """
+BOUNDS = [1, 2]
+
+
+class Meter:
+    def __init__(self, bounds):
+        self.bounds = bounds
+        self.hits = torch.zeros(len(bounds))
+
+    def update(self, x):
+        for k, b in enumerate(self.bounds):
+            self.hits[k] += (x > b).sum().item()
+
+
+def weigh(out):
+    bounds = torch.tensor(BOUNDS).to(out.device) / 2.0
+    return out * (1 + torch.bucketize(out.detach(), bounds))
+
+
+class Net(nn.Module):
+    def __init__(self, mean):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return weigh(self.layer(x))
+
+
+meter = Meter(BOUNDS)
+"""
+
+
+def test_a_list_that_an_object_holds_and_reads() -> None:
+    loop = LOOP.replace("        losses", "        meter.update(x)\n        losses")
+    lines = fitted(LISTS, loop)
+    assert "bounds = make_bounds(out.device)" in lines
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.hits[k] +=", "self.bounds[k] += 1\n            self.hits[k] +="),
+        ("        for k, b", "        self.bounds.append(3)\n        for k, b"),
+        ("        for k, b", "        import random\n        random.shuffle(self.bounds)\n        for k, b"),
+        ("self.bounds = bounds", "self.bounds = bounds\n        bounds += [3]"),
+        ("meter = Meter(BOUNDS)", "meter = Meter(BOUNDS)\nkept = {}\nkept['b'] = BOUNDS\nkept['b'].append(3)"),
+        ("meter = Meter(BOUNDS)", "meter = Meter(BOUNDS)\ndef show():\n    return BOUNDS\nshow()[0] = 3"),
+    ],
+)  # fmt: skip
+def test_a_list_that_an_object_writes_to(old: str, new: str) -> None:
+    text = LISTS.replace(old, new)
+    assert old not in text.replace(new, "")
+    loop = LOOP.replace("        losses", "        meter.update(x)\n        losses")
+    assert "make_bounds" not in changed(text, loop).text
+
+
+SMOOTHED = """
+def make(size):
+    line = torch.tensor([math.exp(-float(k)) for k in range(size)]).unsqueeze(1)
+    return {product}
+
+
+def smooth(out):
+    window = make(out.size(1)).to(out.device)
+    return F.linear(out, window)
+
+
+class Net(nn.Module):
+    def __init__(self, mean):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+PRODUCTS = ["line.mm(line.t())", "torch.matmul(line, line.t())", "line @ line.t()"]
+AMP = "with torch.autocast({}, dtype=torch.bfloat16):\n            out = model(x)\n        "
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("kind", ["'cuda'", "device.type", ""])
+def test_a_product_that_the_host_computes(product: str, kind: str) -> None:
+    block = AMP.format(kind) if kind else "out = model(x)\n        "
+    loop = LOOP.replace(
+        "loss = F.cross_entropy(model(x)", f"{block}loss = F.cross_entropy(smooth(out.float())"
+    )
+    lines = fitted(SMOOTHED.format(product=product), loop)
+    assert lines[0] == "@functools.lru_cache(maxsize=8)"
+    assert lines[-1].endswith("(out.size(1), out.device)")
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_product_under_the_host_s_autocast(product: str) -> None:
+    block = AMP.format("device.type").replace("model(x)", "smooth(model(x))")
+    loop = LOOP.replace(
+        "loss = F.cross_entropy(model(x)", f"{block}loss = F.cross_entropy(out.float()"
+    )
+    text = SMOOTHED.format(product=product)
+    run(HEAD + text + loop)
+    assert not changed(text, loop).lines
+
+
+def test_a_loss_is_moved_to_the_device_that_a_module_names() -> None:
+    loss = NET.replace("class Net", "class Loss").replace("forward(self, x)", "forward(self, x, y)")
+    loss = loss.replace("return self.layer(x - shift)", "return F.cross_entropy(x - shift, y)")
+    loss = loss.replace("        self.layer = nn.Linear(3, 3)\n", "")
+    loop = textwrap.indent(LOOP.split("model =")[1], "    ").lstrip()
+    loop = loop.replace("Net([0.2, 0.3, 0.5])", "nn.Linear(3, 3)").replace("SHIFT += 1", "pass")
+    loop = loop.replace("losses = []", "criterion = Loss([0.2, 0.3, 0.5])")
+    loop = loop.replace("F.cross_entropy(model(x), y)", "criterion(model(x), y)")
+    start = "\nlosses = []\n" + LOOP.split("model =")[0].split("SHIFT = 1.0")[1]
+    lines = fitted(loss, start, f"\ndef main():\n    model = {loop}\n\nmain()\n")
+    assert "criterion = Loss([0.2, 0.3, 0.5]).to(device)" in lines

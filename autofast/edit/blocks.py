@@ -58,6 +58,7 @@ class Work:
     shells: list[Shell] = field(default_factory=list)
     instead: Sequence[cst.BaseStatement] | None = None
     removed: bool = False
+    moved: bool = False  # and its comments with it
     unwrapped: bool = False  # a `with` that goes while its body stays
 
 
@@ -324,7 +325,7 @@ class _Walk:
         if work.unwrapped:
             return _unwrapped(unit)
         if work.removed or is_left_idle(unit.original, unit.node):
-            return _removed(unit)
+            return [Entry(lead=unit.lead)] if work.moved else _removed(unit)
         if work.instead is not None:
             return _replaced(unit, work.instead)
         return [Entry(unit=unit)]

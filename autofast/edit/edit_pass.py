@@ -165,7 +165,7 @@ class EditPass(cst.CSTTransformer):
             case Replace():
                 work.instead = self._statements(edit, edit.code)
             case Remove():
-                work.removed = True
+                work.removed, work.moved = True, edit.moved
             case Header():
                 work.unwrapped = True
         for node in nodes:

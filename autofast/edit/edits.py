@@ -165,10 +165,11 @@ class Replace(OfStatement):
 @dataclass(frozen=True, eq=False)
 class Remove(Edit):
     """Removes a statement; comments above it stay, ``pass`` is left where a block would be
-    empty.
+    empty. With ``moved`` its code stands elsewhere, with the comments in it.
     """
 
     stmt: ast.stmt
+    moved: bool = False
 
 
 @dataclass(frozen=True, eq=False)

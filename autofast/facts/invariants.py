@@ -21,8 +21,23 @@ from autofast.model.contents import with_contents
 from autofast.model.names import FACTORIES, LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
-from autofast.model.source import ancestors, contains_kind, function_of, parent_of
-from autofast.model.syntax import COMPREHENSIONS, DEFS, has_star, is_attribute, is_read, is_stored
+from autofast.model.source import (
+    ancestors,
+    contains_kind,
+    function_of,
+    parent_of,
+    statement_of,
+    within,
+)
+from autofast.model.syntax import (
+    COMPREHENSIONS,
+    DEFS,
+    VARIABLES,
+    has_star,
+    is_attribute,
+    is_read,
+    is_stored,
+)
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arg,
@@ -44,6 +59,7 @@ from autofast.model.values import (
     Values,
     any_of,
     certainly,
+    const,
     is_named,
     of_kind,
     one,
@@ -68,12 +84,12 @@ OPERANDS = ("numpy.einsum", "builtins.zip")  # all that they are given without a
 ARRAYS = wordset(
     "astype reshape copy ravel flatten T sum mean tolist clip transpose dot float long"
 )
+TEXTS = wordset("startswith endswith lower upper strip split replace join")
 ASKED = wordset("shape dtype device ndim size dim numel")
-# What a function that only computes does without; products of matrices have another type under
-# autocast.
+# What a function that only computes does without.
 IMPURE = (
     ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.With, ast.Try, ast.Import,
-    ast.ImportFrom, ast.MatMult,
+    ast.ImportFrom,
 )  # fmt: skip
 DECIDING = (ast.If, ast.Try, ast.While, ast.IfExp, ast.BoolOp, ast.Assert, *COMPREHENSIONS)
 SIMPLE = (Const, Arg, Setting, Ref, Module, Cls, Func, Bound)
@@ -150,7 +166,7 @@ class Invariants:
                 )
             case ast.Starred() | ast.Lambda() | ast.Await() | ast.Yield() | ast.NamedExpr():
                 return False
-            case ast.BinOp(op=ast.MatMult()):  # of another dtype where autocast is on
+            case ast.BinOp(op=ast.MatMult(), left=a, right=b) if self.is_lowered(a, b):
                 return False
             case ast.expr() | ast.comprehension():
                 return all(
@@ -184,8 +200,9 @@ class Invariants:
                 if isinstance(base, ast.expr) and (base is w.base or is_augmented(base))
             )
             and not any(
-                ReadOnly(self.script).follow(n, None)
-                for n in self.script.each(ast.Name)
+                Held(self.script).follow(n, None)
+                for kind in VARIABLES
+                for n in self.script.each(kind)
                 if is_read(n) and any_in(lists, self.script.values(n))
             )
         )
@@ -288,6 +305,33 @@ class Invariants:
             self._only_computes(callee, call, init, depth) for callee in self.script.called(call)
         )
 
+    def is_lowered(self, *factors: ast.expr) -> bool:
+        """Whether a product of matrices may have another type where autocast is on: that for CUDA
+        leaves arrays as they are, and what the host computes."""
+        host = all(
+            surely(
+                isinstance(t, Num) or (isinstance(t, Tensor) and t.device == "cpu") for t in made
+            )
+            for made in map(self.script.values, factors)
+        )
+        return (
+            not host
+            or bool(self.script.frameworks)
+            or any(
+                const(o.args.get(0, "device_type")) != "cuda"
+                and self._comes_to(site.node, factors[0])
+                for site in self.script.calls("torch.autocast", "torch.cpu.amp.autocast")
+                for o in site
+            )
+        )
+
+    def _comes_to(self, context: ast.AST, place: ast.AST) -> bool:
+        match statement_of(context):
+            case ast.With() as block:
+                run = self.calls.run_in(block)  # type: ignore[arg-type]
+                return within(place, block) or function_of(place) in run
+        return True
+
     def _only_computes(
         self, callee: Thing, call: ast.Call, init: ast.FunctionDef | None, depth: int
     ) -> bool:
@@ -295,10 +339,15 @@ class Invariants:
             return False
         match callee:
             case Ref(name=name):
-                lowered = not name.startswith("numpy.") and autocast(last_part(name)) == "lower"
-                return _only_reads(name) and not draws(name) and not lowered
+                lowers = not name.startswith("numpy.") and autocast(last_part(name)) == "lower"
+                others = draws(name) or (lowers and self.is_lowered(*call.args))
+                return _only_reads(name) and not others
+            case Method(this=Const() | Num(), name=name) if name in TEXTS:
+                return True
             case Method(name=name):
-                others = draws(name) or is_in_place(name) or autocast(name) == "lower"
+                others = draws(name) or is_in_place(name)
+                if autocast(name) == "lower":
+                    others = others or self.is_lowered(call.func.value, *call.args)  # type: ignore[attr-defined]
                 return name in ARRAYS or (op(f".{name}") is not None and not others)
             case Func(node=function):
                 return self.is_pure(function, init, depth)
@@ -339,6 +388,8 @@ class Invariants:
                     owners = self.script.values(held)
                     if any_of(owners, Cls) and self.is_set(name, owners, None):
                         return False
+                case ast.BinOp(op=ast.MatMult(), left=a, right=b) if self.is_lowered(a, b):
+                    return False
             if any(
                 w.base is not None and self._is_given(w.base, function)
                 for w in self.effects.of(node)
@@ -405,6 +456,22 @@ class ReadOnly(ValueFlow[None]):
 
     def kept(self, target: ast.Attribute, context: None) -> str:
         return "it is kept"
+
+
+class Held(ReadOnly):
+    """The same of what objects of the project may hold: that is followed from where it is read."""
+
+    def judge(self, use: Usage, context: None) -> Answer:
+        if use.act is Act.BOUND and all(isinstance(t, VARIABLES) for t in use.targets):
+            return Verdict.GOES_ON
+        return super().judge(use, context)
+
+    def given(self, use: Usage, callee: Thing, context: None) -> Answer:
+        return Verdict.ENTERS if isinstance(callee, Cls) else super().given(use, callee, context)
+
+    def kept(self, target: ast.Attribute, context: None) -> str:
+        known = self.script.must_be(target.value, Inst)
+        return "" if known else super().kept(target, context)
 
 
 class Made(ReadOnly):

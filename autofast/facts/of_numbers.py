@@ -68,11 +68,16 @@ class OfNumbers:
                 return all(self._may_get(target, value) for target in targets_of(stmt))
             case ast.AugAssign(target=target, value=value):
                 return self.is_given(value) and self._is_part(target)
-            case ast.For(target=ast.Name(id=name) as target, iter=over, orelse=[]):
-                self.bound.add(name)
-                return (
-                    self._is_own(target) and self.is_given(over) and all(map(self.takes, stmt.body))
-                )
+        return self._takes_block(stmt)
+
+    def _takes_block(self, stmt: ast.stmt) -> bool:
+        match stmt:
+            case ast.For(target=target, iter=over, orelse=[]) if self.is_given(over):
+                names = [*nodes_in(target, ast.Name)]
+                self.bound |= {n.id for n in names}
+                return all(map(self._is_own, names)) and all(map(self.takes, stmt.body))
+            case ast.If(test=test) if not source_of(stmt).stored_in(stmt):  # or one may have no value
+                return self.is_given(test) and all(map(self.takes, [*stmt.body, *stmt.orelse]))
         return False
 
     def takes_all(self, first: Sequence[ast.stmt], others: Iterable[ast.stmt]) -> list[ast.stmt]:
@@ -153,7 +158,7 @@ class OfNumbers:
                 elif not self._is_global(func):
                     return False
                 return self.known.computes(expr, None) and all(map(self.is_given, parts))
-            case ast.BinOp(op=ast.MatMult()):  # of another dtype where autocast is on
+            case ast.BinOp(op=ast.MatMult(), left=a, right=b) if self.known.is_lowered(a, b):
                 return False
             case ast.expr() | ast.comprehension() if not isinstance(expr, (*IMPURE, *TEXTS)):
                 return all(

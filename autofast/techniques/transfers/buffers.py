@@ -15,7 +15,7 @@ from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import ByNode, function_of, nodes_in
-from autofast.model.syntax import is_read
+from autofast.model.syntax import is_attribute, is_read
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Cls, Inst, Ref, Seq, Tensor, Unknown, of_kind, one
 from autofast.techniques.transfers.factories import KEEPS, runs_often
@@ -40,7 +40,9 @@ def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.Call,
     copied: ByNode[Transfer] = {}
     for transfer in script.transfers:
         func = transfer.node.func
-        if isinstance(func, ast.Attribute) and transfer.to_device:
+        if isinstance(func, ast.Attribute) and (
+            transfer.to_device or goes_beside(script, transfer)
+        ):
             copied[_root(script, func.value)] = transfer
     if not copied or script.torch.rules_out(SINCE) or changes_buffers(script):
         return
@@ -56,6 +58,18 @@ def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.Call,
             owner = ast.unparse(made.targets[0]).removesuffix(f".{node.attr}")
             text = f'{owner}.register_buffer("{node.attr}", {{made}}, persistent=False)'
             yield transfer.node, Replace(made, text, {"made": made.value})
+
+
+def goes_beside(script: Script, transfer: Transfer) -> bool:
+    """Whether it goes to where a tensor is, be that known or not."""
+    target = transfer.target.expr if transfer.target is not None else None
+    return (
+        is_attribute(target, "device")
+        and script.may_be(target.value, Tensor)
+        and script.must_be(target.value, Tensor, Unknown)
+        and transfer.only_moves
+        and not transfer.kinds & {"cpu", "type"}
+    )
 
 
 def _root(script: Script, expr: ast.expr) -> ast.expr:

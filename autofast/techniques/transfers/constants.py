@@ -27,7 +27,7 @@ from autofast.facts.of_numbers import OfObject, needed, written
 from autofast.facts.parts import parts_of
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow, holder_of
-from autofast.flow.scopes import defaults, mentions, own_nodes, parameters
+from autofast.flow.scopes import binds, defaults, mentions, own_nodes, parameters
 from autofast.model.calls import (
     arguments_of,
     is_method,
@@ -35,6 +35,7 @@ from autofast.model.calls import (
     keyword_of,
     only_target,
     short_name,
+    variable_name,
 )
 from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
@@ -45,6 +46,7 @@ from autofast.model.source import (
     block_of,
     contains_kind,
     function_of,
+    is_at_top,
     nodes_in,
     parent_of,
     source_of,
@@ -53,7 +55,7 @@ from autofast.model.source import (
     within_any,
     within_statement,
 )
-from autofast.model.syntax import COMPREHENSIONS, DEFS, LOOPS, is_attribute, is_stored
+from autofast.model.syntax import COMPREHENSIONS, DEFS, LOOPS, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import (
     Arg,
@@ -61,18 +63,18 @@ from autofast.model.values import (
     Const,
     Inst,
     Setting,
-    Tensor,
     Thing,
     Unknown,
     of_kind,
     one,
 )
-from autofast.techniques.transfers.buffers import OWN, SINCE, buffers, changes_buffers
+from autofast.techniques.transfers.buffers import OWN, SINCE, buffers, changes_buffers, goes_beside
 from autofast.techniques.transfers.factories import factory, runs_often
 from autofast.techniques.transfers.tables import tables
 
 STORES = wordset("torch.save pickle.dump pickle.dumps joblib.dump dill.dump")
 WORK = (*LOOPS, *COMPREHENSIONS)
+BLOCKS = (*LOOPS, ast.If)  # whose comments their code has
 PLAIN = ("builtins.object", "torch.", "torchvision.")  # bases whose objects take any attribute
 FILES = wordset(
     "yaml.safe_load yaml.load json.load json.loads tomllib.load tomllib.loads toml.load"
@@ -117,6 +119,7 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             or (init is None and not (module and copied and cls.find("__init__") is None))
             or not script.analysis(Invariants).holds(made, method, bool(before))
             or is_stored_whole(script, cls)
+            or (init is not None and _is_hidden([made, *before], method, init))
             or ReadOnly(script).follow(node, None)
         ):
             continue
@@ -135,7 +138,7 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             continue
         names.add(slot)
         kept.add(node)
-        idle = (*idle, *map(Remove, before))
+        idle = (*idle, *(Remove(s, contains_kind(s, *BLOCKS)) for s in before))
         code = "".join(f"{plain_code(segment)}\n" for segment in map(_code, before)) + code
         if init is not None:
             once: Edit = After(init.body[-1], code, {"made": made}, rank=Rank.MOVED)
@@ -151,7 +154,8 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
         yield Constant(table.node, table.edits, True, table.made)
     for function in often:
         if isinstance(function, ast.FunctionDef) and _has_one_result(script, function):
-            sites = script.analysis(CallGraph).sites(function)
+            graph = script.analysis(CallGraph)
+            sites = [s for s in graph.sites(function) if not graph.is_decorated(function_of(s))]  # type: ignore[arg-type]
             if left := [s for s in sites if not within_any(s, kept) and function_of(s) in often]:
                 cached = Decorator(function, "functools.lru_cache(maxsize=None)")
                 yield Constant(left[0], (cached, Import(source_of(function), "import functools")))
@@ -164,7 +168,7 @@ def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Made]:
         node = transfer.node
         method = function_of(node)
         if (
-            (transfer.to_device or _goes_beside(script, transfer))
+            (transfer.to_device or goes_beside(script, transfer))
             and is_method(node, "to", "cuda")
             and isinstance(method, ast.FunctionDef)
             and runs_often(transfer.site, hot)
@@ -182,11 +186,12 @@ def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Made]:
                         yield made, made, True, idle
                         if factory(script, made) is None:
                             yield from ((core, core, True, idle) for core in _cores(made))
+                yield node, inner, True, ()
             elif contains_kind(inner, ast.Call):
                 yield node, inner if module else node, True, ()
                 if module and transfer.only_moves and factory(script, inner) is None:
-                    idle = (Rewrite(node, "{made}", {"made": inner}),)
-                    yield from ((core, core, True, idle) for core in _cores(inner))
+                    plain = Rewrite(node, "{made}", {"made": inner})
+                    yield from ((core, core, True, (plain,)) for core in _cores(inner))
 
 
 def _cores(made: ast.expr) -> Iterator[ast.expr]:
@@ -217,20 +222,14 @@ def _made_before(
     return above if known.is_set_by([*above, stmt]) else []
 
 
+def _is_hidden(trees: list[ast.AST], method: ast.FunctionDef, init: ast.FunctionDef) -> bool:
+    """Whether a name of the module is another thing in the constructor."""
+    names = (n for tree in trees for n in nodes_in(tree, ast.Name))
+    return any(binds(init, n.id) for n in names if holder_of(n) is not method)
+
+
 def _code(stmt: ast.stmt) -> str:
     return dedent(" " * stmt.col_offset + source_of(stmt).segment(stmt))
-
-
-def _goes_beside(script: Script, transfer: Transfer) -> bool:
-    """Whether it goes to where a tensor is, be that known or not."""
-    target = transfer.target.expr if transfer.target is not None else None
-    return (
-        is_attribute(target, "device")
-        and script.may_be(target.value, Tensor)
-        and script.must_be(target.value, Tensor, Unknown)
-        and transfer.only_moves
-        and not transfer.kinds & {"cpu", "type"}
-    )
 
 
 def _bound_again(script: Script, transfer: Transfer, name: ast.Name) -> ast.stmt | None:
@@ -382,8 +381,13 @@ def _move(script: Script, made: ast.AST | None) -> Edit | None:
             case ast.Call(func=ast.Attribute(attr="to"), args=[ast.Name() as device]), _ if (
                 isinstance(made, ast.Call)
                 and function_of(made) is function_of(site.node)
-                and (bound := flow.definition(device)) is not None
-                and flow.graph(made).dominates(statement_of(bound.node), statement_of(made))
+                and (
+                    (
+                        (bound := flow.definition(device)) is not None
+                        and flow.graph(made).dominates(bound.node, made)
+                    )
+                    or (not is_at_top(made) and script.analysis(Invariants).is_bound_once(device))
+                )
             ):
                 return Wrap(made, f"{{}}.to({device.id})")
             case ast.Call(func=ast.Attribute(attr="cuda"), args=[]), ast.If(
@@ -414,6 +418,8 @@ def name_for(script: Script, node: ast.expr, cls: Cls, begin: str = "constant") 
         begin = target.id
     elif isinstance(up, ast.keyword) and up.arg:
         begin = up.arg
+    elif is_method(node, "to", "cuda"):
+        begin = variable_name(node.func.value) or begin
     elif isinstance(node, ast.Call) and script.analysis(CallGraph).callees(node):
         begin = short_name(node.func).strip("_")
     used = {
