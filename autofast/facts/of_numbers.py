@@ -76,7 +76,9 @@ class OfNumbers:
                 names = [*nodes_in(target, ast.Name)]
                 self.bound |= {n.id for n in names}
                 return all(map(self._is_own, names)) and all(map(self.takes, stmt.body))
-            case ast.If(test=test) if not source_of(stmt).stored_in(stmt):  # or one may have no value
+            case ast.If(test=test) if not source_of(stmt).stored_in(
+                stmt
+            ):  # or one may have no value
                 return self.is_given(test) and all(map(self.takes, [*stmt.body, *stmt.orelse]))
         return False
 
