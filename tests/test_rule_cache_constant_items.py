@@ -80,6 +80,115 @@ dense = rng.gamma(2.0, 1.0, (16, 4))
 data = Clicks(dense, rng.randint(0, 3, 16))
 """
 
+TEXTS = """
+def tokens(text):
+    return re.findall("[a-z]+", text.lower())
+
+
+class Vocabulary:
+    def __init__(self, texts):
+        self.ids = {}
+        for text in texts:
+            for word in tokens(text):
+                if word not in self.ids:
+                    self.ids[word] = len(self.ids) + 1
+
+    def encode(self, text):
+        return [self.ids.get(word, 0) for word in tokens(text)]
+
+
+class News(Dataset):
+    def __init__(self, texts, vocabulary):
+        self.texts = texts
+        self.vocabulary = vocabulary
+
+    def __len__(self):
+        return len(self.texts)
+
+    def __getitem__(self, index):
+        ids = self.vocabulary.encode(self.texts[index])
+        return torch.tensor(ids[:4], dtype=torch.float32), index % 3
+
+texts = []
+for k in range(16):
+    texts.append("One two %s four Five" % ("three" if k % 3 else "seven"))
+data = News(texts, Vocabulary(texts))
+"""
+ROWS = """
+class Stays(Dataset):
+    def __init__(self, stays, mean):
+        self.stays = stays
+        self.mean = mean
+
+    def __len__(self):
+        return len(self.stays)
+
+    def filled(self, values, hours):
+        out = np.zeros(len(values), dtype=np.float32)
+        last = 0.0
+        for k in range(len(values)):
+            last = values[k] if values[k] > hours else last
+            out[k] = last
+        return out
+
+    def __getitem__(self, index):
+        stay = self.stays[index]
+        values = stay["values"] - self.mean
+        row = self.filled(values, stay["hours"])
+        return torch.from_numpy(row), stay["label"]
+
+stays = []
+for k in range(16):
+    stays.append({"values": rng.rand(4), "hours": rng.rand() / 2, "label": k % 3})
+data = Stays(stays, 0.25)
+"""
+CHARS = """
+class Chars(Dataset):
+    def __init__(self, text: str):
+        self.text = text
+        self.codes = {c: i for i, c in enumerate(sorted(set(text)))}
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        start = 2 * index
+        chunk = self.text[start : start + 4]
+        ids = [self.codes[c] for c in chunk]
+        return torch.tensor(ids, dtype=torch.float32), index % 3
+
+with open(os.path.join(FOLDER, "text"), "w") as file:
+    file.write("a text of many letters, of which windows are taken")
+with open(os.path.join(FOLDER, "text")) as file:
+    data = Chars(file.read())
+"""
+DATES = """
+def features(dates):
+    \"\"\"hour, day\"\"\"
+    out = []
+    for date in dates:
+        d = datetime.datetime.strptime(date, "%Y-%m-%d %H")
+        out.append([d.hour / 23.0 - 0.5, (d.day - 1) / 30.0])
+    return np.array(out)
+
+
+class Windows(Dataset):
+    def __init__(self, dates):
+        self.dates = dates
+
+    def __len__(self):
+        return len(self.dates) - 3
+
+    def __getitem__(self, index):
+        begin = index
+        past = features(self.dates[begin : begin + 2])
+        ahead = features(self.dates[begin + 1 : begin + 3])
+        return torch.from_numpy(np.concatenate([past[0], ahead[1]])).float(), index % 3
+
+start = datetime.datetime(2020, 1, 1)
+data = Windows([(start + datetime.timedelta(hours=k)).strftime("%Y-%m-%d %H") for k in range(24)])
+"""
+
 
 def changed(text: str) -> Applied:
     return apply("cache-constant", HEAD + text + TRAIN)
@@ -135,6 +244,71 @@ def test_rows_under_a_name(dtype: str) -> None:
     ]
 
 
+def test_a_function_of_each_element_is_called_once() -> None:
+    assert fitted(TEXTS) == [
+        "self.ids = [self.vocabulary.encode(text) for text in self.texts]",
+        "ids = self.ids[index]",
+    ]
+
+
+def test_a_list_that_others_get_is_copied() -> None:
+    text = TEXTS.replace(
+        "data = News",
+        "def collate(batch):\n    for ids, _ in batch:\n        ids.append(0)\n"
+        "    return torch.tensor([ids[-4:] for ids, _ in batch]).float(), torch.tensor([y for _, y in batch])\n\ndata = News",
+    )
+    text = text.replace("torch.tensor(ids[:4], dtype=torch.float32)", "ids")
+    train = TRAIN.replace("shuffle=True", "shuffle=True, collate_fn=collate")
+    found = apply("cache-constant", HEAD + text + train)
+    assert run(HEAD + text + train)["losses"] == run(found.text)["losses"]
+    assert found.lines[1] == "ids = self.ids[index].copy()"
+
+
+def test_what_is_computed_before_goes_there_too() -> None:
+    assert fitted(ROWS) == [
+        'self.row = [self.filled(stay["values"] - self.mean, stay["hours"]) for stay in self.stays]',
+        "row = self.row[index]",
+    ]
+
+
+def test_parts_of_an_element() -> None:
+    text = ROWS.replace(
+        "stay = self.stays[index]", "first, hours, label = self.stays[index]"
+    ).replace('stay["values"] -', "first -")
+    text = (
+        text.replace('stay["hours"]', "hours")
+        .replace('stay["label"]', "label")
+        .replace(
+            '{"values": rng.rand(4), "hours": rng.rand() / 2, "label": k % 3}',
+            "(rng.rand(4), rng.rand() / 2, k % 3)",
+        )
+    )
+    assert fitted(text) == [
+        "self.row = [self.filled(first - self.mean, hours) for first, hours, label in self.stays]",
+        "row = self.row[index]",
+    ]
+
+
+def test_windows_of_codes() -> None:
+    assert fitted(CHARS) == [
+        "self.ids = [self.codes[c] for c in self.text]",
+        "ids = self.ids[start : start + 4]",
+    ]
+
+
+def test_windows_of_rows() -> None:
+    assert fitted(DATES) == [
+        "self.features = features(self.dates)",
+        "past = self.features[begin : begin + 2]",
+        "ahead = self.features[begin + 1 : begin + 3]",
+    ]
+
+
+def test_rows_written_to_are_copied() -> None:
+    text = DATES.replace("        ahead =", "        past *= 2\n        ahead =")
+    assert fitted(text)[1] == "past = self.features[begin : begin + 2].copy()"
+
+
 IN_PLACE = ARCHIVE.replace("        return torch", "        image *= 2\n        return torch")
 UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "npz")
 
@@ -161,12 +335,38 @@ UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "
         LOGS.replace("        x =", "        self.dense[index] += 1\n        x ="),
         LOGS.replace("        self.dense = dense\n", "        self.dense = dense\n        self.top = self.dense.max()\n"),
         LOGS + "\nclass Others(Clicks):\n    def __init__(self, dense, labels):\n        super().__init__(dense, labels)\n        self.dense = dense * 2\n\ndata = Others(dense, data.labels)\n",
+        TEXTS.replace('text.lower())', 'text.lower()[np.random.randint(2):])'),
+        TEXTS.replace('    return re', '    global seen\n    seen = len(text)\n    return re'),
+        TEXTS.replace('(word, 0)', '(word, 0) + datetime.datetime.now().second'),
+        TEXTS + "texts[0] = 'four three two one'\n",
+        TEXTS + "data.vocabulary = Vocabulary(['one two'] * 4)\n",
+        TEXTS + "data.vocabulary.ids['one'] = 77\n",
+        TEXTS.replace("return len(self.texts)", "return len(self.texts) - 3"),
+        TEXTS.replace("[self.ids.get", "[[self.ids.get").replace("tokens(text)]\n\n\nclass News", "tokens(text)]]\n\n\nclass News").replace("        return torch", "        ids[0][0] += 1\n        ids = ids[0]\n        return torch"),
+        TEXTS.replace("self.texts[index])", "self.texts[index][index % 2:])"),
+        ROWS.replace("        row =", "        stay[\"hours\"] += 1\n        row ="),
+        ROWS.replace("stay[\"hours\"])", "index / 20)"),
+        ROWS.replace("        row =", "        row = values.astype(np.float32)\n        if index % 2:\n            row ="),
+        ROWS.replace("stay[\"hours\"])", "self.hours[index])").replace("self.mean = mean", "self.mean = mean\n        self.hours = [0.1] * 16"),
+        CHARS + "data.codes['a'] = 9\n",
+        CHARS.replace("[self.codes[c] for", "[[self.codes[c]] for").replace("tensor(ids", "tensor([n for n, in ids]"),
+        CHARS.replace("[self.codes[c] for", "[self.codes[c] + np.random.randint(2) for"),
+        DATES.replace("    out = []\n", "    out, d = [], start\n").replace("d = datetime.datetime.strptime(date", "d = (d - start) + datetime.datetime.strptime(date"),
+        DATES.replace("d.hour / 23.0 - 0.5", "d.hour").replace("/ 30.0", ""),
+        DATES.replace("def features(dates)", "def features(dates, first=0)"),
+        DATES.replace("d.hour / 23.0", "HOURS[0] / 23.0").replace("def features", "HOURS = [1]\n\ndef features") + "HOURS[0] = 2\n",
+        CHARS.replace("        ids =", "        start = 0\n        ids =").replace("tensor(ids", "tensor(ids[start:]"),
     ],
     ids=[
         "written to in place", "an item written to", "mapped", "another file", "under a condition",
         "a file that is written later", "a path that changes", "an open file for all",
         "two attributes", "a name of the constructor's own", "an array written to", "an attribute set from outside", "read elsewhere", "numbers, untyped",
         "a list", "written to by the item", "read by the constructor", "a class of it",
+        "a function that draws", "a function that counts", "the clock", "texts that change", "another vocabulary",
+        "a word that is added", "fewer items", "a list of lists that others get", "a part of each", "an element that is changed",
+        "numbers of the index", "under a condition", "two lists",
+        "codes that change", "lists of codes", "a number that is drawn", "rows that depend on one another", "of any type",
+        "a function of two", "rows of a global", "bounds that change",
     ],
 )  # fmt: skip
 def test_left_alone(text: str) -> None:

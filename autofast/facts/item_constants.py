@@ -9,36 +9,53 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from autofast.facts.arrays import array_of, array_origins, arrays_change, held_under
+from autofast.facts.arrays import JOINED, array_of, array_origins, arrays_change, held_under
 from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
 from autofast.facts.loaders import is_iterated_again, loader_argument, own_argument
-from autofast.facts.workers.shared_state import arrays_written_since_built, changed_since_built
-from autofast.flow.callgraph import Function
+from autofast.facts.workers.shared_state import (
+    arrays_written_since_built,
+    changed_since_built,
+    is_written_by_items,
+)
+from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.program import Flow
-from autofast.flow.scopes import mentions
+from autofast.flow.scopes import mentions, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, Verdict
-from autofast.model.calls import call_of, may_give, only_target
+from autofast.model.calls import (
+    call_of,
+    given_to,
+    is_call_of,
+    is_method,
+    is_name,
+    keyword_of,
+    may_give,
+    only_target,
+)
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import of_kind, surely, wordset
+from autofast.model.several import of_kind, one, surely, wordset
 from autofast.model.source import (
+    block_of,
     contains_kind,
     function_of,
+    nodes_in,
     parent_of,
     statement_of,
 )
-from autofast.model.syntax import TAKERS, is_attribute, is_read, is_stored
+from autofast.model.syntax import TAKERS, is_attribute, is_docstring, is_read, is_stored
 from autofast.model.values import (
     Bound,
     Const,
     Func,
     Inst,
     Method,
+    Num,
     Ref,
     Seq,
     Thing,
     Unknown,
+    certainly,
 )
 
 # What text, dicts and dates are asked, and functions that make something of them.
@@ -51,6 +68,9 @@ MAKING = tuple("re. datetime. unicodedata. operator. string.".split())
 NOW = tuple(".now .today .utcnow".split())
 COPYING = wordset("copy clone tolist item tobytes sum mean std max min any all")
 READERS = wordset("numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile")
+FLOATS = wordset("sin cos tan sqrt exp log log1p atan2 radians tanh", "math.") | {"builtins.float"}
+JOINING = JOINED | wordset("numpy.array torch.stack torch.cat torch.tensor")
+NUMBERS = tuple("numpy. torch. h5py. zarr. pandas. tables.".split())
 MAPPED = ("numpy.memmap", "numpy.lib.format.open_memmap", "h5py.", "zarr.")
 
 
@@ -112,6 +132,39 @@ class Items:
         places = of_kind(ast.walk(tree), ast.expr)
         return {n: row for n in places if (row := self.row_of(n)) is not None}
 
+    def row_bound(self, name: ast.Name) -> tuple[ast.expr, ast.Subscript] | None:
+        """``a, b = self.rows[index]``: what gets it, and the row, for one of the names."""
+        made = self.script.analysis(Flow).definition(name)
+        stmt = made.statement if made is not None else None
+        target = only_target(stmt)
+        row = self.row_of(getattr(stmt, "value")) if target is not None else None  # noqa: B009
+        return None if row is None or target is None else (target, row)
+
+    def slice_of(self, expr: ast.expr) -> ast.Subscript | None:
+        """``self.rows[a:b]`` of a list or a text, also under a name that nothing else reads, where
+        the bounds are still the same."""
+        flow = self.script.analysis(Flow)
+        made = flow.value_of_its_own(expr) if isinstance(expr, ast.Name) else expr
+        if (
+            not isinstance(made, ast.Subscript)
+            or not isinstance(made.slice, ast.Slice)
+            or not (self.is_list(made.value) or self.is_text(made.value))
+            or not self.name_of(made.value)
+        ):
+            return None
+        moves = made is not expr
+        names = {n.id for n in nodes_in(made.slice, ast.Name)} if moves else set()
+        again = any(len([*filter(is_stored, mentions(self.getitem, n))]) > 1 for n in names)
+        return None if again or (moves and contains_kind(made.slice, ast.Call)) else made
+
+    def counts(self, name: str) -> bool:
+        """Whether there are as many items as the attribute has rows, and no more of these."""
+        methods = of_kind(block_of(self.getitem), ast.FunctionDef)
+        match next((s.body[-1] for s in methods if s.name == "__len__"), None):
+            case ast.Return(value=ast.Call(args=[held]) as call):
+                return is_call_of(call, "len") and self.name_of(held) == name
+        return False
+
     def is_unpacked(self, call: ast.Call) -> bool:
         """Whether arrays are taken out of an open file by their names: what is kept would be the
         file."""
@@ -163,6 +216,14 @@ class Items:
             for t in self.script.values(held)
         )
 
+    def is_text(self, held: ast.expr) -> bool:
+        """A text that is not known, of no package that keeps numbers on the disk."""
+        calls = of_kind(array_origins(self.script, held), ast.Call)
+        names = [self.script.library_name(call.func) for call in calls]
+        return certainly(self.script.values(held), Const, Num) and not any(
+            name.startswith(NUMBERS) for name in names
+        )
+
     def reads_file(self, call: ast.AST) -> bool:
         return (
             isinstance(call, ast.Call)
@@ -207,6 +268,7 @@ def items_of(script: Script) -> Iterator[Items]:
             and not any(is_stored(n) for a in given.args for n in mentions(getitem, a.arg))
             and any(is_iterated_again(script, x) for _, x in users)
             and not any(d.writes or d.set_outside for d, _ in users)
+            and not any(is_written_by_items(script, x) for _, x in users)
             and not any(changed_since_built(script, x, d.thing) for d, x in users)
         ):
             yield Items(script, getitem, init, *map(tuple, zip(*users, strict=True)))
@@ -242,6 +304,66 @@ class OfItems(Invariants):
         return super()._only_computes(callee, call, init, depth)
 
 
+def is_plain_value(script: Script, expr: ast.expr) -> bool:
+    """A number or a text, which nobody can change."""
+    return certainly(script.values(expr), Const, Num) and array_of(script, expr) is None
+
+
+def makes_rows(script: Script, call: ast.Call) -> bool:
+    """Whether a function of the project makes an array of what it is given, each row of one
+    element alone, and all of one type, whichever these are."""
+    function = one([c.function for c in script.analysis(CallGraph).callees(call)])
+    if not isinstance(function, ast.FunctionDef) or len([*parameters(function)]) != 1:
+        return False
+    given, flow = next(iter(parameters(function))).arg, script.analysis(Flow)
+    match [s for s in function.body if not is_docstring(s)]:
+        case [ast.Return(value=ast.Call(args=[ast.ListComp() as rows]) as made)]:
+            over, row = rows.generators[0].iter, rows.elt
+            plain = len(rows.generators) == 1 and not rows.generators[0].ifs
+        case [
+            first,
+            ast.For(iter=over, body=[*before, last], orelse=[]),
+            ast.Return(value=ast.Call(args=[ast.Name(id=out)]) as made),
+        ]:
+            put, begin = getattr(last, "value", None), given_to(first, out)
+            if not is_method(put, "append") or not isinstance(begin, ast.List) or begin.elts:
+                return False
+            row = put.args[0]
+            plain = (
+                is_name(put.func.value, out)
+                and len(mentions(function, out)) == 3
+                and all(only_target(s) for s in before)
+                and all(
+                    flow.definition(n) for s in before for n in nodes_in(s, ast.Name) if is_read(n)
+                )
+            )
+        case _:
+            return False
+    typed = keyword_of(made, "dtype") is not None or _is_float(script, row)
+    return plain and typed and is_name(over, given) and script.is_call(made, "numpy.array")
+
+
+def _is_float(script: Script, expr: ast.expr) -> bool:
+    """Whether all numbers are certainly floats, of whatever they are computed."""
+    match expr:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return surely(_is_float(script, part) for part in parts)
+        case ast.BinOp(op=ast.Div()):
+            return True
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+            return _is_float(script, left) or _is_float(script, right)
+        case ast.Call(func=func):
+            return script.library_name(func) in FLOATS
+    return isinstance(getattr(expr, "value", None), float)
+
+
+def certainly_names(targets: list[ast.expr]) -> bool:
+    """Variables, and tuples of such."""
+    return all(
+        isinstance(n, (ast.Name, ast.Tuple, ast.expr_context)) for t in targets for n in ast.walk(t)
+    )
+
+
 class ItemReads(ReadOnly):
     """Whether what an item is made of may be written to, or anybody could who has a batch."""
 
@@ -256,6 +378,10 @@ class ItemReads(ReadOnly):
                 return Verdict.STOPS
             case Act.ASKED if is_attribute(node, "astype") and (call := call_of(node)):
                 return super().judge(use, context) if may_give(call, "copy") else Verdict.STOPS
+            case Act.BOUND if certainly_names(use.targets):
+                return Verdict.GOES_ON
+            case Act.HELD if self.script.is_call(parent_of(node), *JOINING):
+                return Verdict.STOPS
             case Act.HELD | Act.RETURNED if self._is_result(use):
                 return Verdict.STOPS
         return super().judge(use, context)

@@ -175,6 +175,11 @@ def changed_since_made(script: Script, loader: Loader) -> str:
     return _changed(script, side, time.after, time)
 
 
+def is_written_by_items(script: Script, loader: Loader) -> bool:
+    """Whether fetching an item, or making a batch, changes anything that stays."""
+    return bool(_about(Changes, worker_code(script, loader)).writes)
+
+
 def changed_since_built(script: Script, loader: Loader, data: Thing) -> str:
     """The same of what only the items of a data set read, from the construction of it on."""
     side = worker_code(script, loader)
@@ -183,10 +188,11 @@ def changed_since_built(script: Script, loader: Loader, data: Thing) -> str:
 
 
 def arrays_written_since_built(script: Script, loader: Loader, data: Thing) -> bool:
-    """Whether files of arrays may be written from the construction of a data set on."""
+    """Whether files of arrays may be written from the construction of a data set on, and items be
+    read after that."""
     time = Time.since_built(script, loader, lambda _: False, data)
     return any(
-        time.after(node)
+        time.after(node) and time.is_read_after(node)
         for node, _ in script.analysis(_written_files)
         if any(name.startswith("numpy.") for name in script.library_functions(node))
     )

@@ -81,6 +81,14 @@ class Time:
         """Whether it may run after workers have been started for the first time."""
         return self.runs(node, False)
 
+    def is_read_after(self, node: ast.AST) -> bool:
+        """Whether the loader may be gone through after ``node`` has run."""
+        uses = [
+            [f.node for f in u.stack if isinstance(f, STARTS)] + [u.node] for u in self.loader.uses
+        ]
+        beside = [n for way in uses for n in way if _scope_of_place(n) is function_of(node)]
+        return not beside or any(self.flow.graph(node).may_follow(n, node) for n in beside)
+
     def within(self, node: ast.AST) -> bool:
         """Whether it may run while an iterator of the loader is in use."""
         return self.runs(node, not self.open)

@@ -262,11 +262,12 @@ def _computed(script: Script, often: Iterable[ast.AST]) -> Iterator[Made]:
         if isinstance(function, ast.FunctionDef) and isinstance(parent_of(function), ast.ClassDef):
             for call in of_kind(own_nodes(function), ast.Call):
                 run = [c.function for c in calls.callees(call)]
-                if run and all(map(_works, run)):
+                if run and all(map(works, run)):
                     yield call, call, False, ()
 
 
-def _works(function: ast.AST) -> bool:
+def works(function: ast.AST) -> bool:
+    """Whether a function has something to do: loops, or more than a few calls."""
     return contains_kind(function, *WORK) or len([*nodes_in(function, ast.Call)]) > FEW
 
 
@@ -411,7 +412,7 @@ def is_stored_whole(script: Script, cls: Cls) -> bool:
 
 
 def name_for(script: Script, node: ast.expr, cls: Cls, begin: str = "constant") -> str | None:
-    """A name that no object of the class has: of the variable, or of what it is made from."""
+    """A free name: of the variable, or of what it is made from."""
     target, up = only_target(statement_of(node)), parent_of(node)
     whole = getattr(statement_of(node), "value", node)
     if isinstance(target, ast.Name) and node in (whole, *_cores(whole)):
@@ -422,6 +423,11 @@ def name_for(script: Script, node: ast.expr, cls: Cls, begin: str = "constant") 
         begin = variable_name(node.func.value) or begin
     elif isinstance(node, ast.Call) and script.analysis(CallGraph).callees(node):
         begin = short_name(node.func).strip("_")
+    return free_name(script, cls, begin)
+
+
+def free_name(script: Script, cls: Cls, begin: str) -> str | None:
+    """A name that no object of the class has."""
     used = {
         n.attr
         for n in script.each(ast.Attribute)

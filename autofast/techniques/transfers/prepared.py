@@ -4,11 +4,9 @@ once, and the item takes it by its index."""
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
-from autofast.edit.edits import After, Edit, Edits, Remove, Rewrite, plain_code
+from autofast.edit.edits import After, Edit, Remove, Rewrite
 from autofast.edit.order import Rank
 from autofast.facts.arrays import array_of, held_under
 from autofast.facts.item_constants import ItemReads, Items, OfItems, items_of
@@ -22,14 +20,15 @@ from autofast.model.source import (
     function_of,
     nodes_in,
     parent_of,
-    source_of,
     statement_of,
     within_any,
     within_statement,
 )
 from autofast.model.syntax import is_attribute
 from autofast.rule import Effect
-from autofast.techniques.transfers.constants import class_of, is_stored_whole, name_for
+from autofast.techniques.transfers.constants import class_of, is_stored_whole
+from autofast.techniques.transfers.kept import Prepared, at_end, name_of, taken, text_of
+from autofast.techniques.transfers.per_item import of_each, of_slices
 
 # Functions of NumPy that compute each number for itself, the same in a row and in the whole array.
 WORK = wordset(
@@ -45,16 +44,6 @@ EACH = WORK | wordset(
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """``node``, in ``__getitem__``, and what makes it once."""
-
-    node: ast.expr
-    name: str
-    edits: Edits
-    effect: Effect = Effect.EXACT
-
-
 def prepared(script: Script, slots: Iterable[tuple[ast.AST, str] | None]) -> Iterator[Prepared]:
     """One for each expression that the constructor can compute for all items; ``slots`` are taken
     by others."""
@@ -62,7 +51,7 @@ def prepared(script: Script, slots: Iterable[tuple[ast.AST, str] | None]) -> Ite
     for items in items_of(script):
         cls = class_of(script, items.getitem)
         if cls is not None and not is_stored_whole(script, cls):
-            for form in (_read, _each_number):
+            for form in (_read, _each_number, of_each, of_slices):
                 for found in form(items):
                     if (slot := (items.init, found.name)) not in taken and not any(
                         binds(items.init, n.id) and all_of([holder_of(n)], ast.Module)
@@ -90,19 +79,19 @@ def _read(items: Items) -> Iterator[Prepared]:
                 said, parts = "data", arguments_of(node)
             case _:
                 continue
-        name = _name(items, node, said)
+        name = name_of(items, node, said)
         if (
             name is not None
             and (held is not None or items.files_stay)
             and surely(OfItems(items).holds(p, items.getitem) for p in parts)
             and not ItemReads(items).follow(node, None)
         ):
-            code, edits = _code(node), list[Edit]()
+            code, edits = text_of(node), list[Edit]()
             if held is not None and (uses := _of_constructor(items, held)) is not None:
-                code = _code(node, {held: held.attr})
+                code = text_of(node, {held: held.attr})
                 edits = [Rewrite(n, held.attr) for n in uses]
             yield Prepared(
-                node, name, (_at_end(items, name, code), _taken(items, node, name), *edits)
+                node, name, (at_end(items, name, code), taken(items, node, name), *edits)
             )
 
 
@@ -112,37 +101,6 @@ def _of_constructor(items: Items, held: ast.Attribute) -> list[ast.Attribute] | 
     uses = [n for n in items.script.each(ast.Attribute) if n.attr == held.attr and n is not held]
     own = all(function_of(n) is items.init for n in uses)
     return uses if own and not mentions(items.init, held.attr) else None
-
-
-def _at_end(items: Items, name: str, code: str) -> Edit:
-    last = items.init.body[-1]
-    return After(last, f"{items.this}.{name} = {code}", rank=Rank.MOVED)
-
-
-def _taken(items: Items, node: ast.expr, name: str, behind: str = "") -> Edit:
-    return Rewrite(node, f"{items.this}.{name}{behind}")
-
-
-def _name(items: Items, node: ast.expr, begin: str) -> str | None:
-    cls = class_of(items.script, items.getitem)
-    assert cls is not None
-    return name_for(items.script, node, cls, re.sub(r"\W", "_", begin))
-
-
-def _code(expr: ast.expr, instead: Mapping[ast.expr, str] | None = None) -> str:
-    """The text of an expression on one line, as a template, with other code at some places."""
-    lines = [line.encode() + b"\n" for line in source_of(expr).lines]
-    text, code, end = b"".join(lines), "", _offset(lines, expr.lineno, expr.col_offset)
-    for node in sorted(instead or (), key=lambda n: (n.lineno, n.col_offset)):
-        begin = _offset(lines, node.lineno, node.col_offset)
-        code += plain_code(text[end:begin].decode()) + (instead or {})[node]
-        end = _offset(lines, node.end_lineno, node.end_col_offset)
-    last = _offset(lines, expr.end_lineno, expr.end_col_offset)
-    return re.sub(r"\s*\n\s*", " ", code + plain_code(text[end:last].decode()))
-
-
-def _offset(lines: list[bytes], line: int | None, column: int | None) -> int:
-    return sum(map(len, lines[: (line or 1) - 1])) + (column or 0)
 
 
 # --------------------------------------------------------------------------------- number by number
@@ -200,7 +158,7 @@ def _instead(items: Items, whole: ast.expr) -> Prepared | None:
     ):
         return None
     row = next(iter(rows.values()))
-    edits: list[Edit] = [Rewrite(whole, _code(row))]
+    edits: list[Edit] = [Rewrite(whole, text_of(row))]
     bound = {statement_of(r) for n, r in rows.items() if n is not r}
     flow = script.analysis(Flow)
     uses = (n for v in rows for n in mentions(items.getitem, variable_name(v)) if n not in rows)
@@ -208,10 +166,10 @@ def _instead(items: Items, whole: ast.expr) -> Prepared | None:
         return None
     edits += map(Remove, bound)
     if len(rows) == 1 or variable_name(made):
-        code = _code(whole, dict.fromkeys(rows, "{made}"))
+        code = text_of(whole, dict.fromkeys(rows, "{made}"))
         edits.append(Rewrite(made, code, {"made": made}))
     else:
-        code = _code(whole, dict.fromkeys(rows, f"{items.this}.{name}"))
+        code = text_of(whole, dict.fromkeys(rows, f"{items.this}.{name}"))
         edits.append(After(statement_of(made), f"{items.this}.{name} = {code}", rank=Rank.MOVED))
     return Prepared(whole, name, tuple(edits), effect)
 

@@ -1,0 +1,192 @@
+"""What items compute with functions of the project, of an element or of a slice of what the data
+set keeps: the constructor does it for all elements, and the item takes its own."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autofast.edit.edits import Edit, Edits, Remove, Rewrite
+from autofast.facts.arrays import COPIED, FILLED, JOINED
+from autofast.facts.item_constants import ItemReads, Items, OfItems, is_plain_value, makes_rows
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.program import Flow, holder_of
+from autofast.flow.scopes import mentions, own_nodes
+from autofast.model.calls import only_target, short_name, variable_name
+from autofast.model.several import of_kind, surely
+from autofast.model.source import (
+    nodes_in,
+    parent_of,
+    source_of,
+    statement_of,
+    within_any,
+)
+from autofast.model.syntax import is_read
+from autofast.model.values import Const, Num, Seq, Tensor, all_of, certainly
+from autofast.techniques.transfers.constants import works
+from autofast.techniques.transfers.kept import Prepared, at_end, name_of, text_of
+
+PRIMARY = (ast.Name, ast.Call, ast.Attribute, ast.Subscript)
+ARRAYS = COPIED | FILLED | JOINED
+
+
+# ------------------------------------------------------------------------------------ one by one
+def of_each(items: Items) -> Iterator[Prepared]:
+    """``self.encode(self.texts[index])``"""
+    calls = items.script.analysis(CallGraph)
+    for call in of_kind(own_nodes(items.getitem), ast.Call):
+        run = [c.function for c in calls.callees(call)]
+        if run and all(map(works, run)) and (found := _for_each(items, call)):
+            yield found
+
+
+def _for_each(items: Items, call: ast.Call) -> Prepared | None:
+    element = Element(items)
+    name, copied = name_of(items, call, "made"), _copied(items, call)
+    if name is None or copied is None or not element.takes(call):
+        return None
+    held, target = element.of, element.target
+    known = OfItems(items, element.places)
+    if (
+        held is None
+        or not (items.is_list(held) or items.is_array(held))
+        or not items.counts(items.name_of(held))
+        or not all(known.holds(e, items.getitem) for e in (call, *element.moved.values()))
+    ):
+        return None
+    made = f"[{element.code(call)} for {target} in {items.this}.{items.name_of(held)}]"
+    edits = at_end(items, name, made), Rewrite(call, f"{items.this}.{name}[{items.index}]{copied}")
+    return Prepared(call, name, (*edits, *element.idle([call])))
+
+
+class Element:
+    """What an expression of ``__getitem__`` is computed of: one element of what is kept.
+
+    Attributes:
+        of: where the data set keeps them, ``target``: what an element is called.
+        places: what stands for it, or for what is computed of it before, with other code for some.
+        moved: variables that nothing else needs, with what is computed for them.
+    """
+
+    def __init__(self, items: Items):
+        self.items = items
+        self.of: ast.expr | None = None
+        self.target = ""
+        self.places: dict[ast.expr, str] = {}
+        self.moved: dict[ast.expr, ast.expr] = {}
+        self.bound: set[ast.stmt] = set()
+
+    def takes(self, expr: ast.expr) -> bool:
+        """Whether all that ``expr`` has of the item is this element."""
+        rows, names = nodes_in(expr, ast.Subscript), nodes_in(expr, ast.Name)
+        return all(self._is_row(row) for row in rows) and all(
+            self._is_given(name) for name in names if not within_any(name, self.places)
+        )
+
+    def _is_row(self, node: ast.Subscript) -> bool:
+        held = self.items.name_of(node.value)
+        return not self.items.is_row(node) or self._is_of(node, singular(held), node)
+
+    def _is_given(self, name: ast.Name) -> bool:
+        items, flow = self.items, self.items.script.analysis(Flow)
+        if name.id == items.this or holder_of(name) is not items.getitem or not is_read(name):
+            return True
+        if bound := items.row_bound(name):
+            target, row = bound
+            self.bound.add(statement_of(row))
+            return self._is_of(row, source_of(target).segment(target).strip("()"), name)
+        value = flow.value_of_its_own(name)
+        if value is None or not variable_name(only_target(statement_of(value))):
+            return False
+        self.moved[name] = value
+        self.places[name] = ""
+        return self.takes(value)
+
+    def _is_of(self, row: ast.Subscript, target: str, node: ast.expr) -> bool:
+        """Whether it is this element, too."""
+        name = self.items.name_of
+        if self.of is not None and (name(self.of), self.target) != (name(row.value), target):
+            return False
+        self.of, self.target = row.value, target
+        self.places[node] = variable_name(node) or target
+        return True
+
+    def code(self, expr: ast.expr) -> str:
+        inside = {n: code for n, code in self.places.items() if within_any(n, [expr])}
+        for place, value in self.moved.items():
+            if place in inside:
+                inner = self.code(value)
+                plain = all_of([value], PRIMARY) or all_of([parent_of(place)], ast.Call)
+                inside[place] = inner if plain else f"({inner})"
+        return text_of(expr, inside)
+
+    def idle(self, gone: list[ast.expr]) -> Edits:
+        """Statements that nothing needs any more."""
+        flow, items = self.items.script.analysis(Flow), self.items
+        there = [statement_of(v) for v in self.moved.values()]
+        names = {n.id for s in self.bound for n in nodes_in(s, ast.Name) if not is_read(n)}
+        left = [
+            n
+            for v in names
+            for n in mentions(items.getitem, v)
+            if is_read(n) and not within_any(n, [*gone, *there])
+        ]
+        used = {d.statement for n in left for d in flow.reaching(n)}
+        return tuple(map(Remove, (*there, *(s for s in self.bound if s not in used))))
+
+
+def singular(name: str) -> str:
+    """What one of several is called: ``text`` of ``texts``."""
+    return name[:-1] if name.endswith("s") and len(name) > 2 else f"one_{name.strip('_')}"
+
+
+def _copied(items: Items, made: ast.expr) -> str | None:
+    """What makes a copy of what is kept, where others may write to what they get; None where
+    nothing does."""
+    script = items.script
+    if not ItemReads(items).follow(made, None):
+        return ""
+    found = script.values(made)
+    calls = script.analysis(CallGraph)
+    results = [r for c in calls.callees(made) for r in calls.results(c.function)]  # type: ignore[arg-type]
+    if surely(script.is_call(r, *ARRAYS) for r in results):
+        return ".copy()"
+    if certainly(found, Seq):
+        flat = surely(isinstance(t, (Const, Num)) for s in of_kind(found, Seq) for t in s.any())
+        return ".copy()" if flat and all(s.kind == "list" for s in of_kind(found, Seq)) else None
+    return (
+        ".clone()"
+        if certainly(found, Tensor) and not any(t.grad for t in of_kind(found, Tensor))
+        else None
+    )
+
+
+# ---------------------------------------------------------------------------------------- windows
+def of_slices(items: Items) -> Iterator[Prepared]:
+    """``[self.codes[c] for c in self.text[a:b]]``, ``features(self.dates[a:b])``: windows, which
+    overlap, of what is made of each element."""
+    name: str | None
+    copied: str | None
+    made: dict[tuple[str, str], tuple[ast.expr, str, list[Edit]]] = {}
+    for node in own_nodes(items.getitem):
+        match node:
+            case ast.ListComp(elt=elt, generators=[ast.comprehension(iter=over, ifs=[])]):
+                alike, begin = is_plain_value(items.script, elt), "made"
+            case ast.Call(args=[over], keywords=[]):
+                alike, begin = makes_rows(items.script, node), short_name(node.func)
+            case _:
+                continue
+        if not alike or (part := items.slice_of(over)) is None:
+            continue
+        if all_of([node], ast.ListComp):
+            name, copied = name_of(items, node, begin), ""
+        else:
+            name, copied = name_of(items, None, begin), _copied(items, node)
+        if name is None or copied is None or not OfItems(items, {over}).holds(node, items.getitem):
+            continue
+        code = text_of(node, {over: f"{items.this}.{items.name_of(part.value)}"})
+        taken = f"{items.this}.{name}[{text_of(part.slice)}]{copied}"
+        edits = made.setdefault((name, code), (node, name, [at_end(items, name, code)]))[2]
+        edits += [Rewrite(node, taken), *([] if part is over else [Remove(statement_of(part))])]
+    for node, name, edits in made.values():
+        yield Prepared(node, name, tuple(edits))
