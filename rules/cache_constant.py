@@ -11,6 +11,7 @@ from autofast.techniques.transfers.constants import Constant, constants
 from autofast.techniques.transfers.factories import loops_of_steps
 from autofast.techniques.transfers.prepared import prepared
 
+OTHERS = "others may have the tensor that the constructor keeps; if nobody writes to it, make it a buffer: `register_buffer(..., persistent=False)`"
 COMPUTED = gains.usual(0.05, "computed again each time")
 
 
@@ -32,6 +33,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             if constant.copied
             else "computes the same at each call",
             edits=constant.edits,
+            refusal="" if constant.edits else OTHERS,
             asks=gains.in_steps if constant.copied else COMPUTED,
         )
     for part in prepared(script, (c.slot for c in found)):

@@ -22,6 +22,7 @@ from autofast.techniques.transfers.index_arrays import index_arrays
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.one_hots import one_hots
+from autofast.techniques.transfers.rollouts import rows_of_steps
 from autofast.techniques.transfers.round_trips import round_trips
 
 DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
@@ -30,6 +31,7 @@ COPIES = gains.nothing("torch.tensor copies its numbers from the host, wherever 
 INDEXED = gains.usual(0.02, "the indices are copied, and waited for, at each use", code=True)
 ARRAY = "indexes tensors on the device with an array of NumPy, which each use copies there"
 ONCE = "copy the indices there once, where they are drawn: `torch.from_numpy(...).to(device)`"
+ROW = "copies what a step gives to a row on the device, which is read after all steps"
 MESSAGE = "makes a tensor in host memory and copies it to the device"
 
 
@@ -51,6 +53,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     kept = constants(script, hot) if options.decides(Constant) else ()
     once |= {n for c in kept for place in (c.node, *c.made) for n in ast.walk(place)}
     once |= {n for stmt in gone(script, options) for n in ast.walk(stmt)}
+    for row, edits in rows_of_steps(script, hot):
+        once |= {*ast.walk(row)}
+        yield Finding(row, ROW, edits=edits)
     others = (
         *moved_creations(script, hot),
         *from_numpy(script, hot),

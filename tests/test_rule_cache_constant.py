@@ -1035,3 +1035,31 @@ def test_a_loss_is_moved_to_the_device_that_a_module_names() -> None:
     start = "\nlosses = []\n" + LOOP.split("model =")[0].split("SHIFT = 1.0")[1]
     lines = fitted(loss, start, f"\ndef main():\n    model = {loop}\n\nmain()\n")
     assert "criterion = Loss([0.2, 0.3, 0.5]).to(device)" in lines
+
+
+@pytest.mark.parametrize(
+    ("made", "device", "fits"),
+    [
+        ("torch.tensor(mean)", "x.device", True),
+        ("torch.tensor(mean)", "self.layer.weight.device", True),
+        ("torch.as_tensor(SHARED)", "x.device", True),
+        ("torch.as_tensor(SHARED)\n        KEPT.append(SHARED)", "x.device", False),
+        ("torch.tensor(mean)\n        KEPT.append(self.mean)", "x.device", False),
+    ],
+)
+def test_a_tensor_that_others_may_have_is_said(made: str, device: str, fits: bool) -> None:
+    net = NET.replace("self.mean = mean", f"self.mean = {made}")
+    net = net.replace("torch.tensor(self.mean).view(1, 3).to(x.device)", f"self.mean.to({device})")
+    text = f"SHARED = np.ones(3, dtype=np.float32)\nKEPT = []\n{net}"
+    found = changed(text, LOOP)
+    assert bool(found.fixes) == fits != ("others may have the tensor" in found.refusals)
+    assert fitted(text, LOOP) == found.lines
+
+
+def test_a_tensor_that_is_set_again_is_no_constant() -> None:
+    net = NET.replace("self.mean = mean", "self.mean = torch.tensor(mean)")
+    net = net.replace("torch.tensor(self.mean).view(1, 3).to", "self.mean.to")
+    found = changed(
+        net, LOOP.replace("        losses", "        model.mean = x[0].cpu()\n        losses")
+    )
+    assert not found.findings

@@ -161,3 +161,86 @@ def test_buffers_of_an_object() -> None:
     new = "idx = torch.from_numpy(np.random.randint(0, self.n, size)).to(self.obs.device)"
     assert found.lines == [new]
     assert run(found.text)["losses"] == run(text)["losses"]
+
+
+ROLLOUT = """
+import numpy as np
+import torch
+from torch import nn
+
+np.random.seed(0)
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(3, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+obs = torch.zeros(5, 2, 3).to(device)
+rewards = torch.zeros(5, 2).to(device)
+now = torch.zeros(2, 3).to(device)
+losses, seen = [], []
+
+for update in range(4):
+    for step in range(5):
+        obs[step] = now
+        with torch.no_grad():
+            action = model(now)
+        reward = rng.normal(size=(2, 1))
+        rewards[step] = torch.tensor(reward).to(device).view(-1)
+        now = torch.Tensor(rng.normal(size=(2, 3))).to(device)
+    total = torch.zeros(2, device=device)
+    for t in reversed(range(5)):
+        total = rewards[t] + 0.9 * total
+    loss = (model(obs).sum(0) * total[:, None]).mean() + rewards.mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+    seen.append(rewards.sum().item())
+"""
+SET = "rewards[step] = torch.tensor(reward).to(device).view(-1)"
+
+
+def rows(found: Applied) -> list[str]:
+    return [line for line in found.lines if "rewards" in line]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sets"),
+    [
+        ("", "", "host_rewards[step] = torch.tensor(reward).view(-1)"),
+        (SET, "rewards[step] = torch.from_numpy(reward[:, 0]).to(device)", "host_rewards[step] = torch.from_numpy(reward[:, 0])"),
+        (SET, f"{SET}\n        if reward[0, 0] > 1:\n            break", "host_rewards[step] = torch.tensor(reward).view(-1)"),
+        (SET, f"if step != 2:\n            {SET}", "host_rewards[step] = torch.tensor(reward).view(-1)"),
+        ("rewards = torch.zeros(5, 2).to(device)", "rewards = torch.full((5, 2), 0.5, device=device)", "host_rewards[step] = torch.tensor(reward).view(-1)"),
+    ],
+)  # fmt: skip
+def test_rows_of_steps_are_copied_together(old: str, new: str, sets: str) -> None:
+    text = ROLLOUT.replace(old, new)
+    found = apply("device-creation", text)
+    assert rows(found) == ["host_rewards = rewards.cpu()", sets, "rewards.copy_(host_rewards)"]
+    before, after = run(text), run(found.text)
+    assert before["losses"] == after["losses"] and before["seen"] == after["seen"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (SET, f"{SET}\n        seen.append(rewards.sum().item())"),  # read while the loop runs
+        (SET, f"{SET}\n        rewards[step] *= 0.5"),
+        ("    total = torch.zeros", "    rewards -= rewards.mean()\n    total = torch.zeros"),
+        ("    total = torch.zeros", "    rewards.clamp_(-1, 1)\n    total = torch.zeros"),
+        ("    total = torch.zeros", "    seen.append(rewards)\n    total = torch.zeros"),
+        ("    for step in", "    rewards = torch.zeros(5, 2).to(device)\n    for step in"),
+        (SET, "rewards[step] = torch.tensor(reward).to(device, torch.float64).view(-1)"),
+        (SET, "rewards[step] = torch.tensor(reward).to(device).view(-1).sigmoid()"),
+        (SET, "rewards[step] = action.mean(1)"),
+        (SET, "rewards[torch.tensor(step, device=device)] = torch.tensor(reward).to(device).view(-1)"),
+        ("rewards = torch.zeros(5, 2).to(device)", "both = torch.zeros(2, 5, 2).to(device)\nrewards = both[0]"),
+        ("losses, seen = [], []", "losses, seen = [], []\ndef now_is():\n    return rewards.sum().item()"),
+    ],
+)  # fmt: skip
+def test_rows_that_are_read_or_set_otherwise(old: str, new: str) -> None:
+    text = ROLLOUT.replace(old, new)
+    assert old not in text.replace(new, "")
+    run(text)
+    assert "host_rewards" not in apply("device-creation", text).text

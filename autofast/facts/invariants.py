@@ -514,10 +514,12 @@ def _only_reads(name: str) -> bool:
     return reads and not writes
 
 
-def own_constructor(method: ast.FunctionDef) -> ast.FunctionDef | None:
+def own_constructor(method: ast.AST) -> ast.FunctionDef | None:
     """The constructor that the class of a method has itself, which runs to its end."""
     cls = parent_of(method)
-    if not isinstance(cls, ast.ClassDef) or not method.args.args or method.name in MADE:
+    if not (isinstance(method, ast.FunctionDef) and isinstance(cls, ast.ClassDef)):
+        return None
+    if not method.args.args or method.name in MADE:
         return None
     init = one([s for s in of_kind(cls.body, ast.FunctionDef) if s.name == "__init__"])
     return init if init is not None and not contains_kind(init, ast.Return, ast.Yield) else None

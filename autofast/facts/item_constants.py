@@ -300,7 +300,7 @@ class OfItems(Invariants):
             case Method() | Unknown() if is_attribute(call.func, *ASKING):
                 return True
             case Bound(func=Func(node=function), this=Inst()):
-                return self.is_pure(function, own_constructor(function), depth)  # type: ignore[arg-type]
+                return self.is_pure(function, own_constructor(function), depth)
         return super()._only_computes(callee, call, init, depth)
 
 

@@ -13,7 +13,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import DDP, MODULE_BASES
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import surely, wordset
 from autofast.model.source import ByNode, function_of, nodes_in
 from autofast.model.syntax import is_attribute, is_read
 from autofast.model.tensors import is_dtype
@@ -35,8 +35,11 @@ TAKES = (
 OWN = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__", "register_buffer", *CASTS)
 
 
-def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.Call, Replace]]:
-    """One copy of each attribute, and what to write where the constructor sets it."""
+def buffers(
+    script: Script, hot: frozenset[ast.AST]
+) -> Iterator[tuple[ast.Call, tuple[Replace, ...]]]:
+    """One copy of each attribute, and what to write where the constructor sets it; nothing where
+    it alone sets it, but others may have the tensor."""
     copied: ByNode[Transfer] = {}
     for transfer in script.transfers:
         func = transfer.node.func
@@ -48,16 +51,28 @@ def buffers(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.Call,
         return
     said: set[object] = set()
     for node, transfer in copied.items():
-        if (
-            isinstance(node, ast.Attribute)
-            and runs_often(transfer.site, hot)
-            and (made := _set_by_constructor(script, node, copied))
-            and made not in said
-        ):
+        if not (isinstance(node, ast.Attribute) and runs_often(transfer.site, hot)):
+            continue
+        if (made := _set_by_constructor(script, node, copied)) is None:
+            if _is_constant(script, node):
+                yield transfer.node, ()
+        elif made not in said:
             said.add(made)
             owner = ast.unparse(made.targets[0]).removesuffix(f".{node.attr}")
             text = f'{owner}.register_buffer("{node.attr}", {{made}}, persistent=False)'
-            yield transfer.node, Replace(made, text, {"made": made.value})
+            yield transfer.node, (Replace(made, text, {"made": made.value}),)
+
+
+def _is_constant(script: Script, node: ast.Attribute) -> bool:
+    """Whether the constructor of a module alone sets an attribute, to a tensor of the host."""
+    init, found = own_constructor(function_of(node)), script.values(node)
+    known, owners = script.analysis(Invariants), script.values(node.value)
+    return (
+        init is not None
+        and surely(isinstance(t, Inst) and is_module(t) for t in owners)
+        and surely(isinstance(t, Tensor) and t.device == "cpu" and not t.param for t in found)
+        and not (known.open or known.is_set(node.attr, owners, init))
+    )
 
 
 def goes_beside(script: Script, transfer: Transfer) -> bool:
@@ -93,7 +108,7 @@ def _set_by_constructor(
     read it than the copies, and what the constructor does with it."""
     method, owners = function_of(node), script.values(node.value)
     cls = one({t.cls if isinstance(t, Inst) and is_module(t) else None for t in owners})
-    init = own_constructor(method) if isinstance(method, ast.FunctionDef) else None
+    init = own_constructor(method)
     known = script.analysis(Invariants)
     if (
         cls is None

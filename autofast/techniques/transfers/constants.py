@@ -92,7 +92,8 @@ Made: TypeAlias = tuple[ast.expr, ast.expr, bool, Edits]
 class Constant:
     """``node``, in code that runs in every step, or for each item, and what makes it once.
 
-    ``copied``: to the device, each time. ``made``: what goes elsewhere with it.
+    ``copied``: to the device, each time. ``made``: what goes elsewhere with it. There are no edits
+    where others may have a tensor that a module keeps.
     """
 
     node: ast.expr
@@ -105,9 +106,9 @@ class Constant:
 def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
     """One for each expression in a method, and for each function whose result stays the same."""
     often, names, kept = _run_often(script, hot), set[tuple[ast.AST, str]](), set[ast.AST]()
-    for copy, edit in buffers(script, hot):
+    for copy, buffer in buffers(script, hot):
         kept.add(copy)
-        yield Constant(copy, (edit,), True)
+        yield Constant(copy, buffer, True)
     for node, made, copied, idle in (*_copied(script, hot), *_computed(script, often)):
         method = function_of(node)
         assert isinstance(method, ast.FunctionDef)

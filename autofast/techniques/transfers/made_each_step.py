@@ -41,6 +41,7 @@ from autofast.techniques.transfers.literal_tensors import listed
 
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
+FILLED = "its numbers are put there one by one: where they are the same every time, make it once, with the model (`register_buffer`)"
 PARTS = "copy all of it once, before the loop, if it fits there, and take the parts on the device"
 SAMPLES = wordset("sample rsample")
 READ = tuple("""numpy.load numpy.fromfile numpy.genfromtxt numpy.loadtxt numpy.asarray numpy.array
@@ -90,7 +91,7 @@ def _made(script: Script, expr: ast.expr, loop: ast.AST) -> Iterator[tuple[ast.e
             case ast.Subscript(value=ast.Name() as whole) if _is_kept(script, whole, loop):
                 yield root, PARTS
             case ast.Call() if _makes(script, root):
-                yield root, THERE
+                yield root, FILLED if any(_is_filled(script, t) for t in every) else THERE
     for tensor in every:  # one of several things that come here: the items of a dict
         match tensor.made:
             case ast.Call() as made if (
