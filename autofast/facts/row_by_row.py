@@ -1,4 +1,5 @@
-"""Which loops compute with one row of a batch after the other, though no turn needs what another leaves."""
+"""Which loops compute with one row of a batch after the other, though no turn needs what another
+leaves."""
 
 from __future__ import annotations
 
