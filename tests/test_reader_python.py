@@ -1819,6 +1819,76 @@ probe.show('a' in f)
 e['a'] = 4
 probe.show(e['a'])
 """,
+    "a loop over a few things": """
+import random
+def made(*things):
+    out, last = [], {}
+    for t in things:
+        out.append(t)
+        last['of'] = t
+    return (out if len(out) > 1 else out[0]), last
+def until(*things):
+    out = []
+    for t in things:
+        if probe.maybe():
+            break
+        out.append(t)
+    return out
+def past(*things):
+    out = []
+    for t in things:
+        if probe.maybe():
+            continue
+        out.append(t)
+    return out
+def first(*things):
+    out = []
+    for t in things:
+        out.append(t)
+        if probe.maybe():
+            return out
+    return out
+def tried(*things):
+    out = []
+    try:
+        for t in things:
+            out.append(t)
+            probe.maybe() and 1 / 0
+    except ZeroDivisionError:
+        pass
+    return out
+probe.show(len(made('a', 'b')[0]))
+probe.show(made('a', 'b')[0][1])
+probe.show(made('a', 'b')[1]['of'])
+probe.show(made('a')[0])
+for f in (until, past, first, tried):
+    probe.show(len(f('a', 'b', 'c')))
+    probe.show(len(f('a', 'b')))
+found = until('a', 'b')
+if len(found) > 1:
+    probe.show(found[1])
+queue = ['a']
+while len(queue) > 0:
+    probe.show(len(queue))
+    queue.pop()
+    if probe.maybe():
+        queue.append('b')
+probe.show(len(queue))
+kept = []
+for _ in range(3):
+    kept.append(1)
+    if len(kept) == 2:
+        probe.show('two')
+probe.show(len(kept))
+def grown(n):
+    own = []
+    own.append(n)
+    if n:
+        own += grown(n - 1)
+    probe.show(len(own))
+    return own
+probe.show(len(grown(7)))
+""",
     "copies of copies": """
 import copy
 class A:

@@ -796,3 +796,34 @@ for i in range(9):
     for thing in script.values(call):
         inside = thing.attrs["over"] if isinstance(thing, Ext) else frozenset()
         assert not any(isinstance(t, Ext) and t.name == "builtins.sorted" for t in inside)
+
+
+PREPARES = """
+class Loader:
+    def __init__(self, loader): self.loader = loader
+    def __len__(self): return len(self.loader)
+    def __iter__(self):
+        for batch in self.loader:
+            yield batch
+class Accelerator:
+    def prepare(self, *things):
+        out = []
+        for t in things:
+            if isinstance(t, nn.Module):
+                t = t.to(device)
+            elif isinstance(t, DataLoader):
+                t = Loader(t)
+            out.append(t)
+        return out if len(out) > 1 else out[0]
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model, optimizer, loader = Accelerator().prepare(model, optimizer, loader)
+for x, y in loader:
+"""
+
+
+def test_what_a_function_prepares_one_by_one_is_what_it_was(tmp_path: Path) -> None:
+    """Each of the things that a loop goes over, by its type, in the list that it makes of them."""
+    script = read(tmp_path, SETUP + PREPARES + STEP)
+    (step,) = script.steps
+    assert (len(step.forwards), len(step.updates), len(step.zeros)) == (1, 1, 1)
+    assert [len(script.values(n)) for n in script.nodes if ast.unparse(n) == "model(x)"] == [1]

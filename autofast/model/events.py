@@ -52,13 +52,14 @@ class LoopFrame(_Frame):
     loaders in that.
 
     ``turn`` tells passes apart: the number of the value in a loop over a few known ones, else 0 for
-    the first pass and 1 for all others.
+    the first pass and 1 for all others. ``sure``: nothing in such a loop leaves it, or a turn.
     """
 
     over: Values
     loaders: frozenset[Any] = frozenset()
     turn: int = 0
     unrolled: bool = False
+    sure: bool = False
 
     @property
     def is_statement(self) -> bool:

@@ -34,7 +34,7 @@ from autofast.model.values import (
     things as values,
 )
 from autofast.model.values.thing import Row
-from autofast.read.interpreter.statements import Statements
+from autofast.read.interpreter.statements import Statements, ways_out
 from autofast.read.library.iteration import iterate, loaders_in
 from autofast.read.state.core import Record, join, merge
 
@@ -136,9 +136,9 @@ class Loops(Statements):
     def unroll(self, node: ast.For | ast.AsyncFor, items: Row, over: Values, env: Env) -> None:
         """A loop over a few known values (``for phase in ("train", "val")``) runs once for each."""
         left: list[ByName] = []
-        reached = True
+        reached, sure = True, not any(map(ways_out, node.body))
         for turn, item in enumerate(items):
-            self.stack.append(LoopFrame(node, over, turn=turn, unrolled=True))
+            self.stack.append(LoopFrame(node, over, turn=turn, unrolled=True, sure=sure))
             self.assign(node.target, item, env, None)
             record = Record()
             self.records.append(record)

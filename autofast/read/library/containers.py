@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from autofast.model.contents import ITEMS, dict_items
+from autofast.model.contents import ITEMS, attributes, dict_items, with_contents
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.limits import MOST_COPIES, MOST_ITEMS
@@ -356,8 +356,9 @@ def deep_copied(interp: Core, thing: Thing, node: Where, done: ById | None = Non
         return done[id(thing)]
     turns = interp.copies.get((thing, node), 0)
     if turns == MOST_COPIES:
-        assert isinstance(thing, (Dict, Seq, Inst, Ext))
-        thing.made = (*(f for f in thing.made if f is not OVER), OVER)
+        for part in with_contents((thing,), attributes):
+            if isinstance(part, (Dict, Seq, Inst, Ext)) and not is_module(part):
+                part.made = (*(f for f in part.made if f is not OVER), OVER)
         return thing
     if not isinstance(thing, (Dict, Seq, Inst, Ext)) or is_module(thing):
         return copied(interp, thing, node)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from autofast.model.events import LoopFrame
 from autofast.model.names import COLLATES, last_part
 from autofast.model.several import all_known
 from autofast.model.tensors import mixed, tensors_in
@@ -228,10 +229,17 @@ def _reduced(interp: Core, name: str, args: Arguments, node: Where) -> Values:
 
 @gives_for("builtins.len")
 def _length(interp: Core, name: str, args: Arguments, node: Where) -> Values:
-    """The lengths of tuples that are known one by one; a number where there may be something
-    else.
+    """The lengths of tuples that are known one by one, and of lists where no loop makes or changes
+    them; a number where there may be something else.
     """
-    every = (t.exact if isinstance(t, Seq) and t.kind == "tuple" else None for t in first_of(args))
+    looped = interp.in_loop()
+    every = (
+        t.exact
+        if isinstance(t, Seq)
+        and (t.kind == "tuple" or t.kind == "list" and not (looped or any_of(t.made, LoopFrame)))
+        else None
+        for t in first_of(args)
+    )
     lengths = frozenset(Const(len(items)) for items in all_known(every))
     return lengths or values(Num(scalar=True))
 

@@ -367,6 +367,7 @@ class Core:
                 return True
             if (
                 (isinstance(frame, (TryFrame, LoopFrame)) or (is_undecided(frame)))
+                and not (isinstance(frame, LoopFrame) and frame.sure)
                 and frame.node not in before
                 and not (once and isinstance(frame, LoopFrame))
             ):

@@ -9,6 +9,7 @@ import re
 
 from autofast.model.calls import short_name
 from autofast.model.kinds import is_module
+from autofast.model.names import LOADER, is_optimizer, is_scheduler
 from autofast.model.several import wordset
 from autofast.model.tensors import DTYPE, SHAPE
 from autofast.model.values import (
@@ -31,6 +32,8 @@ TYPES = {
     **{f"builtins.{name}": name for name in "tuple list dict set str bytes int float bool".split()},
     **dict.fromkeys(("torch.Tensor", "torch.is_tensor"), "tensor"),
     "torch.nn.Module": "module",
+    "torch.utils.data.DataLoader": "loader",
+    "torch.optim.Optimizer": "optimizer",
     "dataclasses.is_dataclass": "dataclass",
     **dict.fromkeys(("collections.abc.Mapping", "typing.Mapping"), "dict"),
     **dict.fromkeys(("collections.abc.Sequence", "typing.Sequence"), SEQUENCES),
@@ -112,7 +115,16 @@ def is_one_of(thing: Thing, asked: frozenset[str], exactly: bool) -> bool | None
         return None if any("hasattr" in name for name in asked) else there
     if isinstance(thing, OBJECTS) and is_module(thing) and not _is_container(thing):
         return None if "module" in asked else _is_layer(thing, asked)  # `type(x) is nn.Module`
+    if isinstance(thing, Ext) and (role := _role(thing.name)) and not exactly:
+        return None if any("hasattr" in name for name in asked) else role in asked
     return None
+
+
+def _role(name: str) -> str:
+    """What an object of torch that serves training is; none of them is a tensor or a module."""
+    if is_optimizer(name):
+        return "optimizer"
+    return "loader" if name == LOADER else "scheduler" if is_scheduler(name) else ""
 
 
 def _is_layer(thing: Ext | Inst, asked: frozenset[str]) -> bool | None:
