@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from autofast.facts.cost import gains
 from autofast.model.names import OWNERS
 from autofast.model.script import Script
 from autofast.model.several import any_in
-from autofast.model.source import Nodes, within_any
+from autofast.model.source import Nodes, at, within_any
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loops.planned import gone
 from autofast.techniques.syncs.code_motion import NAME
 from autofast.techniques.syncs.copied_counts import copied_counts
 from autofast.techniques.syncs.element_loops import by_elements
-from autofast.techniques.syncs.fetched_back import FetchedBack
+from autofast.techniques.syncs.fetched_back import BACK, FetchedBack
 from autofast.techniques.syncs.few_steps import Supposed, supposed_in_few
 from autofast.techniques.syncs.filled import extended_lists
 from autofast.techniques.syncs.implicit_syncs import SHOWN, findings, whole_statement
@@ -31,6 +32,8 @@ from autofast.techniques.syncs.reads import Read, scalar_reads
 from autofast.techniques.syncs.tensor_numbers import in_arithmetic
 from autofast.write.spelling import uses_gpu
 
+HAND_ON = ", too: keep what the host has under a name of its own, and hand it on for this"
+
 
 @rule(
     NAME,
@@ -44,8 +47,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Read losses and counts from the device when they are needed, not in every step."""
     left, found = gone(script, options), list(_reads(script, options))
     # What waits in several places, and is told at each, stays where one of them is gone.
-    others = {id(f.edits) for f in found if f.edits and within_any(f.node, left)}
-    yield from (f for f in found if not within_any(f.node, left) and id(f.edits) not in others)
+    others = {id(f.edits): f.node for f in found if f.edits and within_any(f.node, left)}
+    for finding in (f for f in found if not within_any(f.node, left)):
+        if (loop := others.get(id(finding.edits))) is not None:
+            why = f"what is written for {at(loop)} needs the copy{HAND_ON}"
+            finding = replace(finding, edits=(), refusal=why)
+        yield finding
 
 
 def _reads(script: Script, options: Options) -> Iterator[Finding]:
@@ -125,4 +132,8 @@ def _everywhere(script: Script, answered: Nodes) -> Iterator[Finding]:
         answered |= set(ast.walk(loop)) | {whole_statement(loop)}
         message = f"reads {names} from the device element by element in every step"
         yield Finding(loop, message, edits=tuple(edits), asks=gains.elements)
+    for node, why in back.needed.items():
+        if whole_statement(node) not in answered:
+            answered.add(whole_statement(node))
+            yield Finding(node, BACK, refusal=f"{why}{HAND_ON}")
     yield from findings(script, answered)

@@ -198,6 +198,85 @@ def test_it_stays_on_all_ways_or_on_none() -> None:
     assert apply("loss-item-sync", shown).text.count("x, y = x.to(device), y.to(device)") == 2
 
 
+CTC = """out, n = model(x, lengths)
+scores = F.log_softmax(out, -1).repeat(8, 1, 1)
+loss = {call}(scores, y[:, None].clamp(min=1), n, torch.ones_like(y))
+"""
+
+
+@pytest.mark.parametrize("call", ["F.ctc_loss", "nn.CTCLoss()"])
+def test_a_loss_that_takes_lengths_from_the_host(call: str) -> None:
+    text = script(f"{MOVED}\n{CTC.replace('{call}', call)}")
+    same(text, "x, y = x.to(device), y.to(device)")
+    elsewhere = text.replace("n, torch.ones_like(y))", "torch.full_like(y, 6), n)")
+    assert "lengths.to(device)" not in apply("loss-item-sync", elsewhere).text
+    computed = text.replace("torch.ones_like(y))", "torch.ones_like(y), blank=n)")
+    assert "lengths.to(device)" in apply("loss-item-sync", computed).text
+
+
+LOADERS = """
+class Moved:
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        for batch in self.loader:
+            yield {k: v.to(device) for k, v in batch.items()}
+
+
+def moved(loader):
+    for x, lengths, y in loader:
+        yield x.to(device), lengths.to(device), y.to(device)
+
+
+model ="""
+OF_DICTS = script(STEP.replace("(x, lengths)", "(batch)").replace("y)", 'batch["y"])'), **DICTS)
+OF_DICTS = OF_DICTS.replace("\nmodel =", LOADERS)
+OF_DICTS = OF_DICTS.replace("\nlosses,", "\nloader = Moved(loader)\nlosses,")
+OF_TUPLES = script(STEP).replace("\nmodel =", LOADERS).replace("in loader:\n        out", "in moved(loader):\n        out")
+
+
+def test_lengths_that_a_generator_hands_out() -> None:
+    leaves = 'yield {k: v if k == "lengths" else v.to(device) for k, v in batch.items()}'
+    same(OF_DICTS, leaves)
+    bar = OF_DICTS.replace("batch in loader:\n        out", "batch in tqdm(loader):\n        out")
+    assert apply("loss-item-sync", f"from tqdm import tqdm\n{bar}").lines == [leaves]
+    same(OF_TUPLES, "yield x.to(device), lengths, y.to(device)")
+    numbered = OF_TUPLES.replace("for x, lengths, y in moved(loader)", "for n, (x, lengths, y) in enumerate(moved(loader))")
+    same(numbered, "yield x.to(device), lengths, y.to(device)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OF_DICTS.replace("losses, counts", "first = list(loader)\nlosses, counts"),
+        OF_DICTS + '\nprint(next(iter(loader))["lengths"])',
+        OF_DICTS + '\nfor batch in loader:\n    print(batch["lengths"])',
+        OF_DICTS.replace("    for batch in loader:\n        out", "    for batch, _ in zip(loader, rows):\n        out"),
+        OF_TUPLES + "\nseveral = moved\n",
+        OF_TUPLES + "\nx, lengths, y = next(moved(loader))\nprint(lengths)",
+    ],
+)  # fmt: skip
+def test_what_else_a_generator_hands_out_to(text: str) -> None:
+    assert text != OF_DICTS and apply("loss-item-sync", text).text.count("lengths") == text.count("lengths")
+    assert " else v.to(device)" not in apply("loss-item-sync", text).text
+
+
+def test_what_the_device_needs_too_is_kept_beside_it() -> None:
+    """The host keeps what it has: that is said once, at what fetches it back."""
+    metric = f"{MOVED}\n{STEP}\ncounts += y.cpu().tolist()"
+    done = apply("loss-item-sync", script(metric))
+    assert "line 46 of train.py uses the copy, too: keep what the host has" in done.refusals
+    assert done.refusals.count("keep what the host has") == 1
+    changed = f"{MOVED}\n{STEP}\ny[0] = 1\ncounts += y.cpu().tolist()"
+    assert "keep what the host has" not in apply("loss-item-sync", script(changed)).refusals
+
+
+def test_lengths_that_a_mask_needs_on_the_device() -> None:
+    done = apply("loss-item-sync python-loop", script(f"{MOVED}\n{STEP}"))
+    assert "needs the copy, too: keep what the host has" in done.refusals
+
+
 def test_all_that_an_if_moves() -> None:
     moved = "x, y = x.to(device), y.to(device)\nif torch.cuda.is_available():\n    lengths = lengths.cuda()\n"
     done = apply("loss-item-sync", script(moved + STEP))

@@ -17,7 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 READS = {"item", "tolist", "cpu", "nonzero", "__int__", "__index__", "__bool__", "__float__"}
 PACKED = {"_pack_padded_sequence", "_pad_packed_sequence", "gru", "lstm"}  # their sizes stay here
-ANYWHERE = {"to", "cuda", "cpu", "copy_", "__set__"} | PACKED
+ANYWHERE = {"to", "cuda", "cpu", "copy_", "__set__", "ctc_loss"} | PACKED
 
 
 class TwoDevices(TorchFunctionMode):

@@ -21,7 +21,7 @@ from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import ByNode, Nodes, at, function_of, parent_of
 from autofast.model.syntax import has_star
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Num, Ref, Thing
+from autofast.model.values import Const, Ext, Inst, Num, Ref, Thing, is_named
 
 # Where in what an expression gives the copy stands: (1, "n") for x[1]["n"]; EACH: in each element.
 Path = tuple[object, ...]
@@ -31,8 +31,13 @@ COMPUTED = wordset("sum max min clamp clip")
 ITERATORS = wordset("enumerate zip", "builtins.")
 EXTREMES = wordset("max min", "builtins.")
 ASKING = wordset("torch.is_tensor builtins.isinstance")
-# Of lengths on the host: the place among the arguments, and the name.
-PACKS = {"torch.nn.utils.rnn.pack_padded_sequence": (1, "lengths")}
+# What takes lengths on the host as well: their places among the arguments, and their names.
+CTC = {2: "input_lengths", 3: "target_lengths"}
+PACKS = {
+    "torch.nn.utils.rnn.pack_padded_sequence": {1: "lengths"},
+    "torch.nn.CTCLoss": CTC,
+    "torch.nn.functional.ctc_loss": CTC,
+}
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
 
 
@@ -48,6 +53,11 @@ class ReadBack(ValueFlow[Path]):
         self._why = "a hook may get it" if script.methods(*HOOKS) else ""
         # Whether it certainly holds integers, and whether that matters.
         self._is_whole = self._counts = False
+
+    @property
+    def elsewhere(self) -> str:
+        """What else the copy is needed for."""
+        return self._why
 
     @property
     def why(self) -> str:
@@ -78,6 +88,8 @@ class ReadBack(ValueFlow[Path]):
                 return self.follow(node, (key, *context)) if key is not None else self.lost(use)
             case (Act.TAKEN, (place, *rest), ast.Subscript(slice=ast.Constant(value=key))):
                 return self.follow(node, tuple(rest)) if key == place else Verdict.STOPS
+            case (Act.YIELDED, _, ast.Yield()):
+                return self._handed_out(use, context)
             case (Act.LOOPED, () | (None, *_), _):
                 return first_reason(self.bind(t, context[1:]) for t in use.targets)
             case (Act.ASKED, (), ast.Attribute(attr=attr)):
@@ -97,6 +109,22 @@ class ReadBack(ValueFlow[Path]):
                 ):
                     return self._computed(use)
         return self.lost(use)
+
+    def _handed_out(self, use: Usage, context: Path) -> Answer:
+        """What becomes of what a generator yields, where its object is looped over."""
+        function = function_of(use.node)
+        if self.calls.handed(function):  # type: ignore[arg-type]
+            return self.lost(use)
+        why = ""
+        for entry in self.calls.entries(function):
+            over = self.script.values(getattr(entry, "iter", entry))
+            if isinstance(entry, ast.Call) and entry in self.calls.sites(function):  # type: ignore[arg-type]
+                why = why or self.follow(entry, (EACH, *context))
+            elif isinstance(entry, ast.For) and surely(map(_gives_its_own, over)):
+                why = why or self.bind(entry.target, context)
+            else:
+                why = why or self.lost(use)
+        return why or Verdict.STOPS
 
     def _read(self, use: Usage, whole: bool = False) -> Verdict:
         self.waits.add(use.expr if isinstance(use.node, ast.Slice) else use.node)
@@ -150,7 +178,7 @@ class ReadBack(ValueFlow[Path]):
         if found := code_of(callee):
             known = not any(self.calls.is_decorated(c.function) for c in found)
             return Verdict.ENTERS if known else self.lost(use)
-        if not isinstance(callee, Ref):
+        if not isinstance(callee, Ref | Ext):
             return self.lost(use)
         name, own = callee.name, use.expr in call.args
         if name in ITERATORS and own and not has_star(call.args):
@@ -206,10 +234,15 @@ class _Array(ReadOnly):
 
 
 def _packs(use: Usage, name: str) -> bool:
-    call, (place, keyword) = use.node, PACKS.get(name, (0, ""))
+    call, places = use.node, PACKS.get(name, {})
     assert isinstance(call, ast.Call)
-    named = (k.value for k in call.keywords if k.arg == keyword)
-    return bool(keyword) and use.expr in (*call.args[place : place + 1], *named)
+    named = (k.value for k in call.keywords if k.arg in places.values())
+    return use.expr in (*(a for n, a in enumerate(call.args) if n in places), *named)
+
+
+def _gives_its_own(thing: Thing) -> bool:
+    """An object of the project, or a progress bar over one: what they give is what they yield."""
+    return isinstance(thing, Inst) or is_named(thing, Ext, "tqdm.tqdm")
 
 
 def _rest(parameter: ast.arg) -> list[ast.arg | None]:
@@ -219,4 +252,4 @@ def _rest(parameter: ast.arg) -> list[ast.arg | None]:
 
 
 def _elsewhere(node: ast.AST) -> str:
-    return f"{at(node)} uses it on the device"
+    return f"{at(node)} uses the copy"

@@ -15,8 +15,9 @@ from autofast.facts.copies import written_batch
 from autofast.facts.cost import gains
 from autofast.facts.read_back import ReadBack
 from autofast.facts.switches import about_hardware, frequent_nodes
+from autofast.flow.memory import Memory
 from autofast.flow.positions import position
-from autofast.model.calls import is_name, parts_of, receiver_of, variable_name
+from autofast.model.calls import is_method, is_name, parts_of, receiver_of, variable_name
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import grouped, of_kind, surely
@@ -24,6 +25,7 @@ from autofast.model.source import Nodes, enclosing, is_elif, parent_of, source_o
 from autofast.model.values import Dict, is_on_device
 from autofast.rule import Finding
 
+WHOLE = ("cpu", "numpy", "tolist")
 BACK = "fetches numbers back in every step that the host had before it sent them to the device"
 
 
@@ -41,16 +43,24 @@ Group = list[Copy]
 
 class FetchedBack:
     """``script.analysis(FetchedBack)``: ``waits`` is what waits for such copies, ``nodes`` that and
-    all expressions that hold what stays on the host.
+    all expressions that hold what stays on the host; ``needed`` is what fetches back what the
+    device needs, too, and where.
     """
 
     def __init__(self, script: Script):
         self.findings: list[Finding] = []
+        self.needed: dict[ast.AST, str] = {}
         self.waits: Nodes = set()
         self.nodes: Nodes = set()
         copies = [[c] for t in script.transfers for c in _copies(script, t) if not script.unread]
-        groups = [g for g in _joined(copies, _waits) if not any(_why_there(script, c) for c in g)]
-        frequent: Nodes = {n for _, n in frequent_nodes(script, ast.expr)} if groups else set()
+        every = _joined(copies, _waits)
+        groups = [g for g in every if not any(_why_there(script, c) for c in g)]
+        frequent: Nodes = {n for _, n in frequent_nodes(script, ast.expr)} if every else set()
+        for group in every:
+            whole = {w for c in group for w in _waits(c) if is_method(w, *WHOLE)}
+            why = next((c.flow.elsewhere for c in group if c.flow.elsewhere), "")
+            if why and whole & frequent and not any(_may_differ(script, c) for c in group):
+                self.needed |= dict.fromkeys(whole & frequent, why)
         for group in _joined(groups, lambda c: {statement_of(c.transfer.node)}):
             waits = {w for c in group for w in _waits(c)}
             often = sorted(waits & frequent, key=lambda n: (source_of(n).rel, *position(n)))
@@ -104,6 +114,23 @@ def _why_there(script: Script, copy: Copy) -> str:
     if copy.flow.why or not surely(t.batch for t in transfer.tensors):
         return copy.flow.why or written_after(script, operand, list(transfer.site))
     return "it is written to" if written_batch(script, operand) is not None else ""
+
+
+def _may_differ(script: Script, copy: Copy) -> bool:
+    """Whether the host may not have what the copy holds: it is not known, or written to."""
+    transfer, operand = copy.transfer, copy.transfer.operand
+    assert operand is not None
+    return (
+        not surely(t.batch for t in transfer.tensors)
+        or written_batch(script, operand) is not None
+        or not copy.flow.holding.isdisjoint(script.analysis(_written))
+    )
+
+
+def _written(script: Script) -> Nodes:
+    """All that is written to in place."""
+    memory = script.analysis(Memory)
+    return {target for node in script.nodes for target in memory.written(node)}
 
 
 def _joined(groups: list[Group], places: Callable[[Copy], Nodes]) -> list[Group]:
