@@ -23,6 +23,7 @@ from autofast.model.syntax import DEFS, VARIABLES
 from autofast.model.tensors import is_unknown_in, tensors_in
 from autofast.model.values import Ext, Inst, Ref, Tensor
 from autofast.read.recover.evaluations import HOOKS
+from autofast.read.recover.models import has_fast_path
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.evaluation.places import (
     decorated,
@@ -166,7 +167,11 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
         assert isinstance(node, ast.stmt)
         edit = Around(node, node, f"with {mode}:", rank=Rank.GRAD_MODE)
     since = (DECORATOR if isinstance(edit, Decorator) else None) if only else SINCE
-    yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=since)
+    rounds = any(has_fast_path(o.this) for e in told for s in e.forwards for o in s)
+    effect = Effect.ROUNDING if rounds else None
+    yield Finding(
+        node, message, edits=(*imports, edit), asks=asks, torch=since, effect=effect
+    )
 
 
 def _is_one_pass(evaluation: Evaluation, all_data: bool) -> bool:

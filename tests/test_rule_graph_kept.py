@@ -140,6 +140,15 @@ def test_tensors_that_are_told_apart(seen: str) -> None:
     assert not made(STEP + "losses.append(loss)\n" + seen).findings
 
 
+def test_a_place_by_a_number_tells_no_tensors_apart() -> None:
+    best = "\nbest = max(range(len(rates)), key=lambda k: rates[k])\nprint(rates[best])\n"
+    kept = (STEP + "losses.append(loss)").replace("\n", "\n        ")
+    text = SCRIPT.format(body=kept).replace("float(loss)", "torch.stack(losses).mean().item()")
+    done = apply(RULE, text + best)
+    assert done.lines == ["losses.append(loss.detach())"]
+    assert run(text + best)["rates"] == run(done.text)["rates"]
+
+
 @pytest.mark.parametrize(
     ("put", "back"),
     [

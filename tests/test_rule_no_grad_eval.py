@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from autofast.rule import Effect
 from tests.onerule import Applied, apply, run
 
 HEAD = """\
@@ -2792,6 +2793,22 @@ def test_an_encoder_has_other_kernels_without_gradients() -> None:
         assert part or "an encoder, which takes other kernels without gradients" in str(
             done.refusals
         )
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_encoder_without_nested_tensors_only_rounds(whole: bool) -> None:
+    encoder = "nn.TransformerEncoderLayer(4, 1, 8, 0.0, batch_first=True), "
+    if whole:
+        encoder = f"nn.TransformerEncoder({encoder}1, enable_nested_tensor=False), "
+    text = HEAD.replace("nn.Sequential(", f"nn.Sequential({encoder}")
+    there = EVALUATE.replace("    with torch.no_grad():\n", "    if True:\n")
+    done = apply("no-grad-eval", text + there + TRAIN + CALL)
+    assert [f.effect for f in done.fixes] == [Effect.ROUNDING]
+    one, other = (run(t)["losses"] for t in (text + there + TRAIN + CALL, done.text))
+    assert one == pytest.approx(other, rel=1e-4)
+    subclass = "class Own(nn.TransformerEncoder):\n    pass\n\n\n"
+    own = text.replace("model =", f"{subclass}model =").replace("nn.TransformerEncoder(", "Own(")
+    assert bool(apply("no-grad-eval", own + there + TRAIN + CALL).fixes) is not whole
 
 
 SOFT = """\

@@ -27,7 +27,7 @@ from autofast.model.syntax import (
     VARIABLES,
     is_stored,
 )
-from autofast.model.values import Const, Method, Num, Tensor, Unknown, any_of
+from autofast.model.values import Const, Method, Num, Tensor, Unknown, any_of, are_numbers
 
 BACKWARDS = wordset("backward manual_backward grad")
 HARMLESS = wordset("""append extend add_scalar add_scalars set_postfix set_postfix_str set_description write log info debug warning print format
@@ -67,7 +67,8 @@ def kept_graphs(script: Script) -> Iterator[Kept]:
             if not _outlives(script, kept, loop, functions):
                 continue
             if through is None:
-                through = slices.of([*_gone_through(script), *_told_apart(script)])
+                told = (e for e in _told_apart(script) if not are_numbers(script.values(e)))
+                through = slices.of([*_gone_through(script), *told])
             if not slices.holds(through, kept.target):
                 yield Kept(kept.statement, kept.target, kept.value, script.unread)
 

@@ -37,7 +37,7 @@ from autofast.read.recover.compiled import is_in_place, is_left_eager, records_g
 from autofast.read.recover.escapes import YIELDS, ends_with_call
 from autofast.read.recover.leaks import carries_tensor
 from autofast.read.recover.memory_trials import memory_trial
-from autofast.read.recover.models import has_fast_path
+from autofast.read.recover.models import leaves_out_padding
 from autofast.read.recover.module_changes import changed_module
 from autofast.read.recover.region import Region
 from autofast.read.recover.shared_passes import is_only_looked_at
@@ -235,6 +235,9 @@ def _has_weights_alone(script: Script, thing: Thing | None, region: Region) -> b
     return True
 
 
+PADDING = "what is padded is zeros then (with enable_nested_tensor=False, they only round)"
+
+
 def needs_gradients(
     script: Script, evaluation: Evaluation, region: Region, training: Training
 ) -> str:
@@ -256,8 +259,8 @@ def needs_gradients(
         trained = trained and region.holds(site.node)
         if occurrence.data["outer"] and trained:
             return f"the forward of {at(site)} is trained"
-        if has_fast_path(occurrence.this):
-            return f"{at(site)} runs an encoder, which takes other kernels without gradients"
+        if leaves_out_padding(occurrence.this):
+            return f"{at(site)} runs an encoder, which takes other kernels without gradients: {PADDING}"
     for expr in _needed(script, region, training) if not evaluation.shared else ():
         return f"`{ast.unparse(expr)}` ({at(expr)}) may carry a gradient that is needed later"
     if why := memory_trial(script, evaluation, region):

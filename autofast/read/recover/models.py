@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autofast.model import names
-from autofast.model.contents import each_once, without_wrappers
+from autofast.model.contents import each_once, members, with_contents, without_wrappers
 from autofast.model.kinds import foreign_bases, is_loss, is_module
 from autofast.model.names import last_part
 from autofast.model.roles import Model
@@ -26,6 +26,8 @@ from autofast.model.values import (
 )
 from autofast.read.interpreter.interpreter import Interpreter
 from autofast.read.library.module_parts import MORE
+
+ENCODER = "torch.nn.TransformerEncoder"
 
 
 def build_models(interp: Interpreter, script: Script) -> list[Model]:
@@ -116,6 +118,22 @@ def has_fast_path(module: Thing | None) -> bool:
     (torch/nn/modules/transformer.py).
     """
     return module is not None and "TransformerEncoderLayer" in layers_of(module)[0]
+
+
+def leaves_out_padding(module: Thing | None) -> bool:
+    """Whether that may be by nested tensors: with ``enable_nested_tensor=False`` it only rounds
+    otherwise.
+    """
+    fast = has_fast_path(module)
+    return any(
+        (isinstance(part, Inst) and ENCODER in part.cls.external)
+        or (
+            fast
+            and is_named(part, Ext, ENCODER)
+            and const(part.args.get(3, "enable_nested_tensor")) is not False
+        )
+        for part in with_contents((module,) if module is not None else (), members)
+    )
 
 
 def _layer(part: Ext) -> str:
