@@ -32,7 +32,7 @@ from autofast.techniques.syncs.reads import Read, scalar_reads
 from autofast.techniques.syncs.tensor_numbers import in_arithmetic
 from autofast.write.spelling import uses_gpu
 
-HAND_ON = ", too: keep what the host has under a name of its own, and hand it on for this"
+KEEP = "keep what the host has under a name of its own, and take that here: "
 
 
 @rule(
@@ -50,8 +50,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     others = {id(f.edits): f.node for f in found if f.edits and within_any(f.node, left)}
     for finding in (f for f in found if not within_any(f.node, left)):
         if (loop := others.get(id(finding.edits))) is not None:
-            why = f"what is written for {at(loop)} needs the copy{HAND_ON}"
-            finding = replace(finding, edits=(), refusal=why)
+            why = f"what is written for {at(loop)} uses the copy"
+            finding = replace(finding, edits=(), advice=f"{KEEP}{why}")
         yield finding
 
 
@@ -135,5 +135,5 @@ def _everywhere(script: Script, answered: Nodes) -> Iterator[Finding]:
     for node, why in back.needed.items():
         if whole_statement(node) not in answered:
             answered.add(whole_statement(node))
-            yield Finding(node, BACK, refusal=f"{why}{HAND_ON}")
+            yield Finding(node, BACK, advice=f"{KEEP}{why}")
     yield from findings(script, answered)

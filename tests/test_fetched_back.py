@@ -266,15 +266,15 @@ def test_what_the_device_needs_too_is_kept_beside_it() -> None:
     """The host keeps what it has: that is said once, at what fetches it back."""
     metric = f"{MOVED}\n{STEP}\ncounts += y.cpu().tolist()"
     done = apply("loss-item-sync", script(metric))
-    assert "line 46 of train.py uses the copy, too: keep what the host has" in done.refusals
-    assert done.refusals.count("keep what the host has") == 1
+    assert "take that here: line 46 of train.py uses the copy" in done.advice
+    assert done.advice.count("keep what the host has") == 1
     changed = f"{MOVED}\n{STEP}\ny[0] = 1\ncounts += y.cpu().tolist()"
-    assert "keep what the host has" not in apply("loss-item-sync", script(changed)).refusals
+    assert "keep what the host has" not in apply("loss-item-sync", script(changed)).advice
 
 
 def test_lengths_that_a_mask_needs_on_the_device() -> None:
     done = apply("loss-item-sync python-loop", script(f"{MOVED}\n{STEP}"))
-    assert "needs the copy, too: keep what the host has" in done.refusals
+    assert "take that here: what is written for" in done.advice
 
 
 def test_all_that_an_if_moves() -> None:

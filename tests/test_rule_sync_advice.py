@@ -80,8 +80,8 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
         ("found.extend(out.argmax(1).tolist())", "copy them once after the loop"),
         ("found.append((out > 0).cpu().numpy().sum())", "copy them once after the loop"),
         ("found.append(out.detach().cpu())", "copy them once after the loop"),
-        ("found.append(data.tensors[0][y.cpu()])", "copy them once after the loop"),
-        ("found.append(data.tensors[1].gather(0, y.cpu()))", "copy them once after the loop"),
+        ("found.append(data.tensors[0][y.cpu()])", "keep what the host has under a name"),
+        ("found.append(data.tensors[1].gather(0, y.cpu()))", "keep what the host has under a name"),
         ("found.append(out.detach().to('cpu'))", "copy them once after the loop"),
         ("found.append(loss.detach().cpu())", "keep the tensor, detached"),
         (
