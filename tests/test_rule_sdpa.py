@@ -218,6 +218,14 @@ y = scores.softmax(dim=-1) @ v
 """,
         "(q, k, v, attn_mask=hidden.logical_not(), scale=self.scale)",
     ),
+    "a mask that is filled in place": (
+        """
+scores = torch.matmul(q, k.transpose(-2, -1)) * self.scale
+scores.masked_fill_(mask == 0, float("-inf"))
+y = scores.softmax(dim=-1) @ v
+""",
+        "(q, k, v, attn_mask=mask != 0, scale=self.scale)",
+    ),
     "where": (
         """
 scores = torch.where(mask, q @ k.transpose(-2, -1) * self.scale, float("-inf"))
@@ -289,6 +297,78 @@ def test_one_call_gives_the_same(code: str, expected: str) -> None:
     assert call(found) == expected
     assert "softmax(" not in found.text.replace("nn.Softmax(", "")
     same(found)
+
+
+TRIANGLE = """
+class Triangle:
+    def __init__(self, B, L, device="cpu", of=None):
+        with torch.no_grad():
+            self._mask = torch.triu(torch.ones([B, 1, L, L], dtype=torch.bool), diagonal=1).to(device)
+
+    @property
+    def mask(self):
+        return self._mask
+"""
+INFORMER = """
+scale = 1.0 / math.sqrt(q.shape[-1])
+scores = torch.einsum("bhid,bhjd->bhij", q, k)
+if mask is not None and self.heads > 1:
+    seen = Triangle(B, T, device=q.device)
+    scores.masked_fill_(seen.mask, -np.inf)
+weights = self.drop(torch.softmax(scale * scores, dim=-1))
+y = torch.einsum("bhij,bhjd->bhid", weights, v)
+"""
+
+
+def test_scores_that_are_filled_below_a_condition_and_scaled_then() -> None:
+    """-inf is -inf, whatever it is multiplied by; the mask of an object is a property of it."""
+    found = made(INFORMER, imports=TRIANGLE)
+    dropped = "dropout_p=self.drop.p if self.training else 0.0, "
+    assert call(found) == f"(q, k, v, attn_mask=keep_2, {dropped}scale=scale)"
+    assert "        keep_2 = None\n        if mask" in found.text
+    assert "keep_2 = seen.mask.logical_not()" in found.text
+    same(found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("-np.inf", "-1e9"),
+        ("scale = 1.0", "scale = -1.0"),
+        ("weights =", "scores += 1\nweights ="),
+        ("y = ", "print(scores)\ny = "),
+        ("weights =", "scores.masked_fill_(seen.mask, -np.inf)\nweights ="),
+        ("device=q.device)", "of=q.mul_(2))"),
+        ("-np.inf)", "-np.inf)\nelse:\n    scores.masked_fill_(scores > 9, -np.inf)"),
+    ],
+)
+def test_scores_that_are_filled_otherwise(old: str, new: str) -> None:
+    assert not made(INFORMER.replace(old, new, 1), imports=TRIANGLE).fixes
+
+
+def test_what_is_made_for_the_mask_may_write_to_the_query() -> None:
+    writes = TRIANGLE.replace("        with", "        if of is not None:\n            of.mul_(2)\n        with")
+    given = INFORMER.replace("device=q.device", "of=q")
+    assert "may change `q`" in made(given, imports=writes).refusals
+    assert made(given, imports=TRIANGLE).fixes
+
+
+def test_floats_that_some_callers_leave_out() -> None:
+    code = """
+def attend(q, k, v, added=None):
+    scores = q @ k.transpose(-1, -2) * self.scale
+    if added is not None:
+        scores = scores + added
+    y = scores.softmax(dim=-1) @ v
+    return y
+rest = {given}
+y = attend(q, k, v) + attend(q, k, v, rest)
+"""
+    found = made(code.replace("{given}", "torch.zeros(T, T)"))
+    assert "attn_mask=added, scale" in found.text
+    same(found)
+    unknown = code.replace("{given}", "torch.zeros(T, T, dtype=torch.double)")
+    assert not made(unknown).fixes
 
 
 def test_the_result_is_turned_as_einsum_turns_it() -> None:

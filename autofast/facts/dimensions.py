@@ -84,7 +84,9 @@ def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimension
             for definition in definitions_at(script, expr):
                 ways |= _of_definition(script, definition, depth)
         case ast.Attribute():
-            for made in attribute_values(script, expr):
+            graph = script.analysis(CallGraph)
+            got = [r for getter in graph.entered(expr) for r in graph.results(getter)]
+            for made in (*attribute_values(script, expr), *got):
                 ways |= _possible(script, made, depth + 1)
         case ast.BinOp(left=a, right=b) | ast.Compare(left=a, comparators=[b]):
             ways = {

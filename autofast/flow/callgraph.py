@@ -261,25 +261,27 @@ class CallGraph:
         )
 
     def arguments(
-        self, function: Function, parameter: str
+        self, function: Function, parameter: str, given: bool = False
     ) -> list[tuple[ast.Call, ast.expr | None]]:
         """The sites of a function, each with what it gives for a parameter (see
-        :meth:`argument`).
+        :meth:`argument`); ``given``: without those that leave it to its default.
         """
         sites = (
             (call, c)
             for call in self.sites(function)
             for c in self.callees(call)
-            if c.function is function
+            if c.function is function and not (given and self.leaves_default(call, c, parameter))
         )
         return [(call, self.argument(call, callee, parameter)) for call, callee in sites]
 
-    def gives(self, definition: Definition) -> Expressions:
-        """What a variable is given at a definition; of a parameter, at each call."""
+    def gives(self, definition: Definition, given: bool = False) -> Expressions:
+        """What a variable is given at a definition; of a parameter, at each call (``given``: that
+        gives it).
+        """
         function = function_of(definition.node)
         if not definition.is_parameter or isinstance(function, ast.Module):
             return [definition.value]
-        return [given for _, given in self.arguments(function, definition.name)]
+        return [value for _, value in self.arguments(function, definition.name, given)]
 
     # --------------------------------------------------------------------- from a function to calls
     def sites(self, function: Function) -> list[ast.Call]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autofast.edit.edits import Before, Edits, Holes, Remove, Rewrite
+from autofast.edit.edits import Before, Edits, Holes, Remove, Replace, Rewrite
+from autofast.facts.attribute_values import lasting_value
 from autofast.facts.dimensions import may_be_vector
 from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
 from autofast.flow.changes import may_change
@@ -17,11 +18,12 @@ from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
 from autofast.model.names import FORWARD_HOOKS, first_part
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import is_numeric, surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
     nodes_in,
+    parent_of,
     source_of,
     statement_of,
     statements_around,
@@ -29,7 +31,7 @@ from autofast.model.source import (
 from autofast.model.syntax import FUNCTIONS, is_attribute, is_stored
 from autofast.model.values import Ext, is_named
 from autofast.rule import Effect, Refusal
-from autofast.techniques.attention.masks import is_causal, mask_text, may_differ
+from autofast.techniques.attention.masks import is_causal, is_infinite, mask_text, may_differ
 from autofast.techniques.attention.written_out import Attention, Scale
 from autofast.write.imports import functional_in
 from autofast.write.spelling import torch_in
@@ -79,17 +81,25 @@ def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
     for side in (found.query, found.value):
         if may_be_vector(script, side):
             raise Refusal(f"`{ast.unparse(side)}` has one dimension, and the call needs two")
-    causal = found.mask is not None and is_causal(script, found)
-    if found.mask is not None and not causal:
+    mask = found.mask
+    filled: Edits = ()
+    if mask is not None and found.scales_mask and found.scale is not None:
+        if not (is_infinite(script, mask) and _is_positive(script, found.scale.by)):
+            raise Refusal(f"the mask is scaled, too ({at(found.scale.by)})")
+    causal = mask is not None and is_causal(script, found)
+    if mask is not None and not causal:
         _one_dtype(script)
-        text, quoted = mask_text(script, found.mask)
+        text, quoted = mask_text(script, mask)
         torch, more = torch_in(source)
         if "TORCH" in text:
             text, imports = text.replace("TORCH", torch), (*imports, *more)
             _not_hidden(found.product, torch)
+        if mask.fill is not None:  # below a condition
+            filled, text = _kept_apart(mask.fill, text, quoted)
+        else:
+            holes |= quoted
         words.append(f"attn_mask={text}")
-        holes |= quoted
-        effect = Effect.RECIPE if may_differ(script, found.mask) else effect
+        effect = Effect.RECIPE if may_differ(script, mask) else effect
     if found.dropout is not None and (text := _dropout(script, found.dropout, holes)):
         words.append(f"dropout_p={text}")
         effect = max(effect, Effect.SAMPLING)
@@ -106,7 +116,15 @@ def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
     call = f"{name}.scaled_dot_product_attention({', '.join(words)})"
     call += found.turns.get("product", "")
     edits = _in_place(found.product, call, holes)
-    return (*imports, *edits, *(Remove(s) for s in gone)), effect
+    return (*imports, *filled, *edits, *(Remove(s) for s in gone)), effect
+
+
+def _kept_apart(fill: ast.stmt, text: str, quoted: Holes) -> tuple[Edits, str]:
+    """A variable for the mask that ``if masked: scores.masked_fill_(mask, -inf)`` fills in."""
+    gate = parent_of(fill)
+    assert isinstance(gate, ast.If)
+    name = source_of(fill).fresh("bias" if "where" in text else "keep")
+    return (Before(gate, f"{name} = None"), Replace(fill, f"{name} = {text}", quoted)), name
 
 
 def _in_place(product: ast.expr, call: str, holes: Holes) -> Edits:
@@ -221,6 +239,24 @@ def _is_width(script: Script, found: Attention, expr: ast.expr) -> bool:
     )
 
 
+def _is_positive(script: Script, expr: ast.expr) -> bool:
+    match expr:
+        case ast.Name():
+            values = script.analysis(Flow).values(expr)
+            return surely(v is not None and _is_positive(script, v) for v in values)
+        case ast.Attribute():
+            made = lasting_value(script, expr)
+            return made is not None and _is_positive(script, made)
+        case ast.BinOp(left=left, op=ast.Pow()):
+            return _is_positive(script, left)
+        case ast.BinOp(left=left, op=ast.Div() | ast.Mult(), right=right):
+            return _is_positive(script, left) and _is_positive(script, right)
+        case ast.Call(func=func):
+            return script.library_name(func) in ROOTS
+    number = script.constant(expr)
+    return is_numeric(number) and number > 0
+
+
 def _only_for_default(script: Script, found: Attention, holes: Holes) -> Iterable[ast.stmt]:
     """``d_k = query.size(-1)``, where nothing but the scale that is the default reads it."""
     if found.scale is None or "scale" in holes:
@@ -257,6 +293,15 @@ def no_hooks(script: Script) -> None:
         raise Refusal("sets a hook, which may be on this layer", site)
 
 
+def _but_filled(statement: ast.stmt, found: Attention) -> list[ast.AST]:
+    """A statement without what fills the scores in it."""
+    fill = found.mask.fill if found.mask is not None else None
+    match statement:
+        case ast.If(test=test, body=body) if fill in body:
+            return [test, *(s for s in body if s is not fill)]
+    return [statement]
+
+
 def _nothing_between(
     script: Script, found: Attention, gone: list[ast.stmt], moved: Iterable[ast.expr]
 ) -> None:
@@ -268,6 +313,7 @@ def _nothing_between(
     for expr in moved:
         inner = list(statements_around(expr))
         first = next((n for n, s in enumerate(here) if s in inner), 0)
-        between = [s for s in here[first : here.index(last)] if s not in gone]
+        left = [s for s in here[first : here.index(last)] if s not in gone]
+        between = [part for s in left for part in _but_filled(s, found)]
         if (node := may_change(script, between, expr)) is not None:
             raise Refusal(f"may change `{ast.unparse(expr)}` on the way to the product", node)

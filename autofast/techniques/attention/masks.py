@@ -18,10 +18,11 @@ from autofast.facts.dimensions import least_dimensions
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow, definitions_at
+from autofast.flow.scopes import defaults
 from autofast.model.calls import is_same_code, items_of, spread_out
 from autofast.model.script import Script
 from autofast.model.several import is_numeric, surely, wordset
-from autofast.model.source import at, nodes_in
+from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
 from autofast.model.values import Ext, Tensor, are_numbers, of_kind, surely_named
 from autofast.rule import Refusal
@@ -41,7 +42,7 @@ def is_causal(script: Script, found: Attention) -> bool:
     one.
     """
     mask = found.mask
-    if mask is None or mask.unless_none is not None:
+    if mask is None or mask.unless_none is not None or mask.fill is not None:
         return False
     square = all(
         _have_length(script, side, end)
@@ -267,7 +268,12 @@ def _number(script: Script, value: ast.expr) -> float | None:
 
 def may_differ(script: Script, mask: Mask) -> bool:
     """Whether a row that is masked as a whole would get other gradients (see above)."""
-    return mask.value is not None and not math.isinf(_number(script, mask.value) or 0.0)
+    return mask.value is not None and not is_infinite(script, mask)
+
+
+def is_infinite(script: Script, mask: Mask) -> bool:
+    """Whether masked scores are set to ``-inf``, whatever positive number scales them then."""
+    return mask.value is not None and math.isinf(_number(script, mask.value) or 0.0)
 
 
 def mask_text(script: Script, mask: Mask) -> tuple[str, Holes]:
@@ -278,7 +284,9 @@ def mask_text(script: Script, mask: Mask) -> tuple[str, Holes]:
     text, holes = _given(script, mask)
     if least_dimensions(script, mask.expr) < 2:
         raise Refusal(f"nothing shows that the mask of {at(mask.expr)} has two dimensions or more")
-    if mask.unless_none is not None:
+    if mask.unless_none is not None and not (
+        text == "{mask}" and is_same_code(mask.expr, mask.unless_none)
+    ):
         text, holes = (
             f"None if {{tested}} is None else {text}",
             {"tested": mask.unless_none, **holes},
@@ -301,7 +309,10 @@ def _are_floats(script: Script, expr: ast.expr, beside: bool = False, depth: int
     match expr:
         case ast.Name():
             graph, reaching = script.analysis(CallGraph), definitions_at(script, expr)
-            made = [given for d in reaching for given in graph.gives(d)]
+            # None, the default, is not added to anything
+            spec = defaults(function_of(expr))
+            none = is_constant(spec.get(expr.id), None)
+            made = [g for d in reaching for g in graph.gives(d, none) if not is_constant(g, None)]
             return surely(m is not None and _are_floats(script, m, beside, depth + 1) for m in made)
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
             for number, other in ((left, right), (right, left)):

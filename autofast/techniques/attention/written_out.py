@@ -17,12 +17,13 @@ from dataclasses import dataclass, field, replace
 from autofast.facts.dimensions import dimension_count
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import definitions_of
-from autofast.model.calls import is_method, put_into
+from autofast.model.calls import call_of, is_method, put_into
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import (
     Nodes,
     at,
+    block_of,
     function_of,
     line_of,
     live_nodes,
@@ -36,6 +37,7 @@ from autofast.model.values import (
     Tensor,
     are_numbers,
     const,
+    of_kind,
     one,
     surely_named,
 )
@@ -55,13 +57,15 @@ class Mask:
     """What scores are masked by: replaced by ``value`` where ``expr`` holds (``kept``: where it
     does not), or added to without a ``value``.
 
-    ``unless_none`` is the variable of ``if mask is not None:`` around it.
+    ``unless_none`` is the variable of ``if mask is not None:`` around it, ``fill`` the statement
+    below another condition that writes to the scores in place.
     """
 
     expr: ast.expr
     value: ast.expr | None = None
     kept: bool = False
     unless_none: ast.expr | None = None
+    fill: ast.stmt | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class Attention:
     value: ast.expr = field(init=False)
     product: ast.expr = field(init=False)
     scale: Scale | None = None
+    scales_mask: bool = False
     mask: Mask | None = None
     dropout: ast.Call | None = None
     statements: list[ast.stmt] = field(default_factory=list)
@@ -221,13 +226,39 @@ class _Reader:
         found = sorted(self.flow.reaching(use), key=lambda d: line_of(d.node))
         if len(found) == 2:
             return self._set_anew(use, *found)
-        if len(found) != 1 or not self._is_read_by(found[0], use):
+        if len(found) != 1:
             return False
         (made,) = found
+        filled, mask = self._filled(made, use)
+        self.behind |= filled
+        if not self._is_read_by(made, use):
+            return False
         if made.value is None or made.statement is None or not self._tried(made.value):
             return False
         self.found.statements.append(made.statement)
+        if mask is not None:
+            fill = statement_of(mask.expr)
+            self.found.statements += [fill] if mask.fill is None else []
+            self._mask_by(mask)
         return True
+
+    def _filled(self, made: Definition, use: ast.Name) -> tuple[Nodes, Mask | None]:
+        """``scores`` of the ``scores.masked_fill_(...)`` on the way to ``use``, and the mask."""
+        for name in of_kind(self.flow.uses(made), ast.Name):
+            method = parent_of(name)
+            call = call_of(method) if method is not None else None
+            fill = parent_of(call) if call is not None else None
+            match call:
+                case ast.Call(func=ast.Attribute(attr="masked_fill_"), args=[where, value]) if (
+                    isinstance(fill, ast.Expr) and made.statement is not None
+                ):
+                    gate, here = parent_of(fill), block_of(made.statement)
+                    apart = isinstance(gate, ast.If) and not gate.orelse
+                    ways = [gate if apart else fill, statement_of(use)]
+                    lines = [here.index(s) if s in here else -1 for s in ways]
+                    if 0 <= lines[0] < lines[1]:
+                        return {name}, Mask(where, value, fill=fill if apart else None)
+        return set(), None
 
     def _set_anew(self, use: ast.Name, first: Definition, then: Definition) -> bool:
         """``if mask is not None: scores = scores.masked_fill(...)``."""
@@ -259,17 +290,19 @@ class _Reader:
     def _masked(self, scores: ast.expr, mask: Mask) -> bool:
         if not self._tried(scores):
             return False
+        self._mask_by(mask)
+        return True
+
+    def _mask_by(self, mask: Mask) -> None:
         if self.found.mask is not None:
             lines = f"{at(self.found.mask.expr)} and {at(mask.expr)}"
             raise Refusal(f"two masks are applied ({lines})")
         self.found.mask = mask
-        return True
 
     def _scale(self, scores: ast.expr, scale: Scale) -> bool:
         if not self._tried(scores):
             return False
-        if self.found.mask is not None:
-            raise Refusal(f"the mask is scaled, too ({at(scale.by)})")
+        self.found.scales_mask = self.found.mask is not None
         if self.found.scale is not None:
             raise Refusal(f"the scores are scaled twice ({at(scale.by)})")
         self.found.scale = scale
