@@ -22,8 +22,8 @@ from autofast.model.several import is_numeric, surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
+    enclosing,
     nodes_in,
-    parent_of,
     source_of,
     statement_of,
     statements_around,
@@ -121,8 +121,8 @@ def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
 
 def _kept_apart(fill: ast.stmt, text: str, quoted: Holes) -> tuple[Edits, str]:
     """A variable for the mask that ``if masked: scores.masked_fill_(mask, -inf)`` fills in."""
-    gate = parent_of(fill)
-    assert isinstance(gate, ast.If)
+    gate = enclosing(fill, ast.If)
+    assert gate is not None
     name = source_of(fill).fresh("bias" if "where" in text else "keep")
     return (Before(gate, f"{name} = None"), Replace(fill, f"{name} = {text}", quoted)), name
 

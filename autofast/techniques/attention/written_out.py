@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from autofast.facts.dimensions import dimension_count
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import definitions_of
-from autofast.model.calls import call_of, is_method, put_into
+from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import (
@@ -245,19 +245,22 @@ class _Reader:
     def _filled(self, made: Definition, use: ast.Name) -> tuple[Nodes, Mask | None]:
         """``scores`` of the ``scores.masked_fill_(...)`` on the way to ``use``, and the mask."""
         for name in of_kind(self.flow.uses(made), ast.Name):
-            method = parent_of(name)
-            call = call_of(method) if method is not None else None
-            fill = parent_of(call) if call is not None else None
-            match call:
-                case ast.Call(func=ast.Attribute(attr="masked_fill_"), args=[where, value]) if (
-                    isinstance(fill, ast.Expr) and made.statement is not None
-                ):
-                    gate, here = parent_of(fill), block_of(made.statement)
-                    apart = isinstance(gate, ast.If) and not gate.orelse
-                    ways = [gate if apart else fill, statement_of(use)]
-                    lines = [here.index(s) if s in here else -1 for s in ways]
-                    if 0 <= lines[0] < lines[1]:
-                        return {name}, Mask(where, value, fill=fill if apart else None)
+            fill = statement_of(name)
+            match fill:
+                case ast.Expr(
+                    value=ast.Call(
+                        func=ast.Attribute(value=target, attr="masked_fill_"), args=[where, value]
+                    )
+                ) if target is name and made.statement is not None:
+                    whole: ast.stmt = fill
+                    mask = Mask(where, value)
+                    match parent_of(fill):
+                        case ast.If(orelse=[]) as gate:
+                            whole, mask = gate, Mask(where, value, fill=fill)
+                    here = block_of(made.statement)
+                    ways = [here.index(s) if s in here else -1 for s in (whole, statement_of(use))]
+                    if 0 <= ways[0] < ways[1]:
+                        return {name}, mask
         return set(), None
 
     def _set_anew(self, use: ast.Name, first: Definition, then: Definition) -> bool:
