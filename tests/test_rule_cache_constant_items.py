@@ -8,6 +8,7 @@ from tests.onerule import Applied, apply, run
 
 HEAD = """
 import datetime
+import functools
 import os
 import re
 import tempfile
@@ -189,6 +190,29 @@ start = datetime.datetime(2020, 1, 1)
 data = Windows([(start + datetime.timedelta(hours=k)).strftime("%Y-%m-%d %H") for k in range(24)])
 """
 
+HOURS = """
+START = datetime.datetime(2020, 1, 1)
+
+
+def calendar(hour):
+    date = START + datetime.timedelta(hours=int(hour))
+    return [date.hour / 24, date.timetuple().tm_yday / 366]
+
+
+class Hours(Dataset):
+    def __len__(self):
+        return 16
+
+    def __init__(self, past):
+        self.past = past
+
+    def __getitem__(self, index):
+        hours = np.array([calendar(h) for h in range(index, index + self.past)], dtype=np.float32)
+        return torch.from_numpy(hours.reshape(-1)), index % 3
+
+data = Hours(2)
+"""
+
 
 def changed(text: str) -> Applied:
     return apply("cache-constant", HEAD + text + TRAIN)
@@ -309,6 +333,10 @@ def test_rows_written_to_are_copied() -> None:
     assert fitted(text)[1] == "past = self.features[begin : begin + 2].copy()"
 
 
+def test_a_function_of_hours_remembers() -> None:
+    assert fitted(HOURS) == ["@functools.lru_cache(maxsize=None)"]
+
+
 IN_PLACE = ARCHIVE.replace("        return torch", "        image *= 2\n        return torch")
 UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "npz")
 
@@ -356,6 +384,11 @@ UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "
         DATES.replace("def features(dates)", "def features(dates, first=0)"),
         DATES.replace("d.hour / 23.0", "HOURS[0] / 23.0").replace("def features", "HOURS = [1]\n\ndef features") + "HOURS[0] = 2\n",
         CHARS.replace("        ids =", "        start = 0\n        ids =").replace("tensor(ids", "tensor(ids[start:]"),
+        HOURS + "START = datetime.datetime(2021, 1, 1)\n",
+        HOURS.replace("    date = START", "    global START\n    START = START + datetime.timedelta(hours=1)\n    date = START"),
+        HOURS + "calendar(3)[0] = 1\n",
+        HOURS + "half = calendar(1.5)\n",
+        HOURS.replace("date = START", "date = datetime.datetime.now()"),
     ],
     ids=[
         "written to in place", "an item written to", "mapped", "another file", "under a condition",
@@ -367,6 +400,7 @@ UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "
         "numbers of the index", "under a condition", "two lists",
         "codes that change", "lists of codes", "a number that is drawn", "rows that depend on one another", "of any type",
         "a function of two", "rows of a global", "bounds that change",
+        "a date that changes", "another date", "a list written to", "a half hour", "the time",
     ],
 )  # fmt: skip
 def test_left_alone(text: str) -> None:

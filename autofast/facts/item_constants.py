@@ -18,7 +18,7 @@ from autofast.facts.workers.shared_state import (
     is_written_by_items,
 )
 from autofast.flow.callgraph import CallGraph, Function
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, holder_of
 from autofast.flow.scopes import mentions, parameters
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, Verdict
@@ -290,6 +290,13 @@ class OfItems(Invariants):
         """Set by the constructor alone; that nobody writes to what it holds is known of items."""
         found, owners = self.script.values(attribute), self.script.values(attribute.value)
         return bool(found) and not self.is_set(attribute.attr, owners, init)
+
+    def is_bound_once(self, name: ast.Name) -> bool:
+        """Also a date, which nobody can change."""
+        bound = [n for n in mentions(holder_of(name), name.id) if not is_read(n)]
+        value = given_to(statement_of(bound[0]), name.id) if len(bound) == 1 else None
+        made = isinstance(value, ast.Call) and self.script.library_name(value.func)
+        return super().is_bound_once(name) or bool(made and made.startswith("datetime."))
 
     def _only_computes(
         self, callee: Thing, call: ast.Call, init: ast.FunctionDef | None, depth: int

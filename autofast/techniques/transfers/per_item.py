@@ -6,14 +6,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit, Edits, Remove, Rewrite
+from autofast.edit.edits import Decorator, Edit, Edits, Import, Remove, Rewrite
 from autofast.facts.arrays import COPIED, FILLED, JOINED
 from autofast.facts.item_constants import ItemReads, Items, OfItems, is_plain_value, makes_rows
-from autofast.flow.callgraph import CallGraph
+from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.program import Flow, holder_of
-from autofast.flow.scopes import mentions, own_nodes
-from autofast.model.calls import only_target, short_name, variable_name
-from autofast.model.several import of_kind, surely
+from autofast.flow.scopes import mentions, own_nodes, parameters
+from autofast.model.calls import is_name, only_target, short_name, variable_name
+from autofast.model.script import Script
+from autofast.model.several import of_kind, one, surely
 from autofast.model.source import (
     nodes_in,
     parent_of,
@@ -190,3 +191,45 @@ def of_slices(items: Items) -> Iterator[Prepared]:
         edits += [Rewrite(node, taken), *([] if part is over else [Remove(statement_of(part))])]
     for node, name, edits in made.values():
         yield Prepared(node, name, tuple(edits))
+
+
+# ----------------------------------------------------------------------------------------- numbers
+def of_numbers(items: Items) -> Iterator[Prepared]:
+    """``np.array([calendar(h) for h in range(a, b)])``: the same numbers come in many items, and
+    the function remembers what it made of them."""
+    calls, known = items.script.analysis(CallGraph), set[ast.AST]()
+    for node in of_kind(own_nodes(items.getitem), ast.ListComp):
+        function = one([c.function for c in calls.callees(node.elt)])  # type: ignore[arg-type]
+        if function is None or function in known or not _is_of_ranges(items, function):
+            continue
+        known.add(function)
+        edits = (
+            Decorator(function, "functools.lru_cache(maxsize=None)"),  # type: ignore[arg-type]
+            Import(source_of(function), "import functools"),
+        )
+        yield Prepared(node.elt, "", edits)
+
+
+def _is_of_ranges(items: Items, function: Function) -> bool:
+    """Whether a function only computes, of whole numbers that ranges count, and nobody writes to
+    what it gives."""
+    script = items.script
+    calls = script.analysis(CallGraph)
+    return (
+        parent_of(function) is source_of(function).tree
+        and len([*parameters(function)]) == 1
+        and not calls.complete(function)
+        and OfItems(items).is_pure(function)
+        and all(
+            _counts(script, site) and not ItemReads(items).follow(site, None)
+            for site in calls.sites(function)
+        )
+    )
+
+
+def _counts(script: Script, call: ast.Call) -> bool:
+    match call, parent_of(call):
+        case ast.Call(args=[number], keywords=[]), ast.ListComp(generators=[part]):
+            counted = script.is_call(part.iter, "builtins.range")
+            return counted and is_name(part.target, variable_name(number))
+    return False
