@@ -275,6 +275,35 @@ def test_a_function_of_each_element_is_called_once() -> None:
     ]
 
 
+def test_the_name_of_an_element_is_free() -> None:
+    text = (
+        TEXTS.replace("self.texts[index])", "self.texts[index] + text)")
+        .replace("\n\nclass News", "\n\ntext = ' six'\n\n\nclass News")
+        .replace(
+            "for text in texts:\n            for word in tokens(text)",
+            "for one in texts:\n            for word in tokens(one)",
+        )
+    )
+    assert fitted(text)[0] == (
+        "self.ids = [self.vocabulary.encode(one_text + text) for one_text in self.texts]"
+    )
+
+
+def test_several_rows_at_once() -> None:
+    text = ROWS.replace("stay = self.stays[index]", "rows = self.stays[index]").replace(
+        'stay["values"]', "rows"
+    )
+    text = (
+        text.replace('stay["hours"]', "0.2")
+        .replace('stay["label"]', "index % 3")
+        .replace("data = Stays(stays, 0.25)", "data = Stays(rng.rand(16, 4), 0.25)")
+    )
+    assert (
+        fitted(text)[0] == "self.row = [self.filled(rows - self.mean, 0.2) for rows in self.stays]"
+    )
+    assert not changed(text + "some = data.filled(data.stays[2:4, 0], 0.1)\nfew = data[3]\n").fixes
+
+
 def test_a_list_that_others_get_is_copied() -> None:
     text = TEXTS.replace(
         "data = News",
@@ -406,6 +435,28 @@ UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "
 def test_left_alone(text: str) -> None:
     run(HEAD + text + TRAIN)
     assert not changed(text).fixes
+
+
+COLLATE = """
+def doubled(batch):
+    for x, _ in batch:
+        x *= 2
+    return torch.stack([x for x, _ in batch]), torch.tensor([y for _, y in batch])
+
+
+class Own(DataLoader):
+    def __init__(self, data, **settings):
+        super().__init__(data, collate_fn=doubled, **settings)
+"""
+
+
+@pytest.mark.parametrize("train", [
+    TRAIN.replace("DataLoader(", "Own("), TRAIN.replace("shuffle=True", "collate_fn=doubled"),
+], ids=["a loader of its own", "a function of its own"])  # fmt: skip
+def test_batches_that_others_make(train: str) -> None:
+    text = HEAD + COLLATE + ARCHIVE.replace("image.copy()", "image") + train
+    run(text)
+    assert not apply("cache-constant", text).fixes
 
 
 def test_left_alone_where_items_come_once() -> None:

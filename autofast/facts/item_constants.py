@@ -47,6 +47,7 @@ from autofast.model.syntax import TAKERS, is_attribute, is_docstring, is_read, i
 from autofast.model.values import (
     Bound,
     Const,
+    Ext,
     Func,
     Inst,
     Method,
@@ -101,14 +102,20 @@ class Items:
     @cached_property
     def are_copied(self) -> bool:
         """Whether all that anybody gets of an item is a copy: batches of ``default_collate``."""
-        singly = (loader_argument(x, "batch_size") for x in self.loaders)
-        return not (
-            any(own_argument(x, "collate_fn") for x in self.loaders)
-            or any(size is not None and Const(None) in size.values for size in singly)
-        ) and not any(
-            isinstance(parent_of(n), (ast.Subscript, *TAKERS))
-            for n in self.script.nodes
-            if isinstance(n, ast.expr) and not self.things.isdisjoint(self.script.values(n))
+        return self.are_numbered and not any(own_argument(x, "collate_fn") for x in self.loaders)
+
+    @cached_property
+    def are_numbered(self) -> bool:
+        """Whether nobody but loaders asks for items, each by its number."""
+        sizes = (loader_argument(x, "batch_size") for x in self.loaders)
+        return (
+            all(certainly(x.things, Ext) for x in self.loaders)
+            and not any(size is not None and Const(None) in size.values for size in sizes)
+            and not any(
+                isinstance(parent_of(n), (ast.Subscript, *TAKERS))
+                for n in self.script.nodes
+                if isinstance(n, ast.expr) and not self.things.isdisjoint(self.script.values(n))
+            )
         )
 
     def is_row(self, expr: ast.AST) -> bool:

@@ -50,7 +50,7 @@ def _for_each(items: Items, call: ast.Call) -> Prepared | None:
     known = OfItems(items, element.places)
     if (
         held is None
-        or not (items.is_list(held) or items.is_array(held))
+        or not (items.is_list(held) or (items.is_array(held) and items.are_numbered))
         or not items.counts(items.name_of(held))
         or not all(known.holds(e, items.getitem) for e in (call, *element.moved.values()))
     ):
@@ -85,8 +85,9 @@ class Element:
         )
 
     def _is_row(self, node: ast.Subscript) -> bool:
-        held = self.items.name_of(node.value)
-        return not self.items.is_row(node) or self._is_of(node, singular(held), node)
+        name = singular(self.items.name_of(node.value))
+        used = any(n.id == name for n in nodes_in(self.items.getitem, ast.Name))
+        return not self.items.is_row(node) or self._is_of(node, f"one_{name}" * used or name, node)
 
     def _is_given(self, name: ast.Name) -> bool:
         items, flow = self.items, self.items.script.analysis(Flow)
@@ -138,7 +139,8 @@ class Element:
 
 def singular(name: str) -> str:
     """What one of several is called: ``text`` of ``texts``."""
-    return name[:-1] if name.endswith("s") and len(name) > 2 else f"one_{name.strip('_')}"
+    name = name.strip("_")
+    return name[:-1] if name.endswith("s") and len(name) > 2 else f"one_{name}"
 
 
 def _copied(items: Items, made: ast.expr) -> str | None:
