@@ -1889,6 +1889,47 @@ def grown(n):
     return own
 probe.show(len(grown(7)))
 """,
+    "what is set by globals() and what comes behind it": """
+import sys
+size, rate, later = 1, 2, 3
+def use():
+    return size, rate, after
+for key, value in [('size', 5)] if probe.maybe() else []:
+    globals()[key] = value
+    inner = 7
+    probe.show(inner)
+after = size + 1
+fixed = 4
+probe.show(size)
+probe.show(after)
+probe.show(fixed)
+probe.show(use()[2])
+if probe.maybe():
+    globals()['fixed'] = 9
+behind = 6
+probe.show(fixed)
+probe.show(behind)
+def later_on():
+    globals()['behind'] = 8
+probe.show(behind)
+if probe.maybe():
+    later_on()
+probe.show(behind)
+new = 1
+if probe.maybe():
+    globals()['new'] = 2
+    later_on()
+probe.show(new)
+for n in range(2):
+    globals()['twice'] = n
+    twice = 5 + n
+    probe.show(twice)
+    kept = 3
+    globals()['kept'] = n
+    probe.show(kept)
+exec('new = 4')
+probe.show(new)
+""",
     "copies of copies": """
 import copy
 class A:

@@ -827,3 +827,10 @@ def test_what_a_function_prepares_one_by_one_is_what_it_was(tmp_path: Path) -> N
     (step,) = script.steps
     assert (len(step.forwards), len(step.updates), len(step.zeros)) == (1, 1, 1)
     assert [len(script.values(n)) for n in script.nodes if ast.unparse(n) == "model(x)"] == [1]
+
+
+def test_what_is_set_behind_globals_is_known(tmp_path: Path) -> None:
+    code = "import sys\nrate = 0.1\nfor a in sys.argv[1:]:\n    globals()[a] = 3\nsize = 8\n"
+    script = read(tmp_path, f"{HEAD}{code}print(rate, size)\n")
+    known = {ast.unparse(n): const(script.values(n)) for n in script.nodes if isinstance(n, ast.Name)}
+    assert known["size"] == 8 and known["rate"] is ...

@@ -769,6 +769,8 @@ def advised(found: Applied) -> int:
         "torch.from_numpy(states).float().to(device)",
         "torch.tensor(states, dtype=torch.float32).to(device)",
         "torch.as_tensor(states).to(device).float()",
+        "torch.stack([torch.from_numpy(s) for s in states]).float().to(device)",
+        "torch.stack([torch.from_numpy(states[k]) for k in range(8)]).to(device).float()",
     ],
 )
 def test_arrays_that_no_loader_makes_get_advice(x: str) -> None:

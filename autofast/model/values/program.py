@@ -38,6 +38,8 @@ class Env:
 
     # Where it is opaque: names that functions declare global or nonlocal.
     rebound: frozenset[str] = frozenset()
+    # Where it is opaque: the names that were there when anything was set; None: all.
+    exposed: frozenset[str] | None = None
     # Functions that were made in it live on; a call like the one whose scope it was takes it over,
     # and leaves here what it held before.
     captured: bool = False

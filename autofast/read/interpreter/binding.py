@@ -158,7 +158,7 @@ class Binding(Lookup):
             self.changes += not thing.env.opaque
             if not thing.env.opaque:
                 CLOCK.shake()
-            thing.env.opaque = thing.env.opaque or why
+            thing.env.opaque, thing.env.exposed = thing.env.opaque or why, None
 
     def forget(self, found: Values, scope: Env, why: str) -> None:
         """Everything that can be reached from ``found`` and by the names of ``scope`` may have been
@@ -172,7 +172,7 @@ class Binding(Lookup):
             if isinstance(thing, Env):
                 if not thing.opaque:
                     CLOCK.shake()
-                thing.opaque = thing.opaque or why
+                thing.opaque, thing.exposed = thing.opaque or why, None
                 source = thing.module.source
                 thing.rebound = source.rebound if source is not None else frozenset()
                 parts = [*thing.vars.values(), *thing.past.values()]

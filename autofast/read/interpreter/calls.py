@@ -9,6 +9,7 @@ from autofast.model import limits
 from autofast.model.calls import call_of, is_name
 from autofast.model.changes import CLOCK
 from autofast.model.contents import dict_items
+from autofast.model.events import CallFrame
 from autofast.model.kinds import is_module
 from autofast.model.limits import MANY, SEVERAL
 from autofast.model.names import CONTEXT, DATASET_BASES
@@ -38,6 +39,7 @@ from autofast.model.values import (
     Values,
     Where,
     any_named,
+    any_of,
     is_const,
     is_named,
     joined,
@@ -77,6 +79,22 @@ def _is_only_read(node: ast.Call) -> bool:
 class Calls(Entering):
     """Everything that happens at ``f(...)``."""
 
+    def expose(self, env: Env) -> None:
+        """``exec()``, ``globals()``: anything may be set now; at the top of a file, not what gets
+        its value behind it.
+        """
+        module = env.module
+        top = env is module and not any_of(self.stack, CallFrame)
+        before = module.exposed or frozenset() if top else None
+        if module.opaque and module.exposed is None:
+            before = None
+        exposed = None if before is None else before | module.vars.keys()
+        if not module.opaque or exposed != module.exposed:
+            self.changes += 1
+            CLOCK.shake()
+        module.opaque = module.opaque or "exec() may have changed it"
+        module.exposed = exposed
+
     def expr_Call(self, node: ast.Call, env: Env) -> Values:
         if is_name(node.func, "super"):
             for given in node.args:
@@ -91,10 +109,7 @@ class Calls(Entering):
         if is_namespace(node) and _is_only_read(node):
             return values(Unknown("the variables of a scope as a dict"))
         if any_named(callee, Ref, ("builtins.exec", "builtins.globals")):
-            self.changes += not env.module.opaque
-            if not env.module.opaque:
-                CLOCK.shake()
-            env.module.opaque = env.module.opaque or "exec() may have changed it"
+            self.expose(env)
         if not self.wary:
             return self.call_values(callee, args, node)
         inside = self.depths()

@@ -139,7 +139,8 @@ class Lookup(Core):
         """The value of a name of ``scope``; where anything may have been set, constants and what
         functions rebind are not known.
         """
-        if scope.opaque and (any_of(found, Const) or name in scope.rebound):
+        mine = scope.exposed is None or name in scope.exposed
+        if scope.opaque and mine and (any_of(found, Const) or name in scope.rebound):
             return found | values(Unknown(scope.opaque))
         return found
 

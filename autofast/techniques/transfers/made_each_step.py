@@ -49,6 +49,7 @@ READ = tuple("""numpy.load numpy.fromfile numpy.genfromtxt numpy.loadtxt numpy.a
 MADE = frozenset(f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS))
 WHOLE = wordset("normal_ uniform_ bernoulli_ random_ exponential_ fill_ zero_")
 FUNCTIONS = wordset("torch.from_numpy torch.as_tensor torch.tensor")
+TOGETHER = wordset("torch.stack torch.cat")
 DATA = FUNCTIONS | {"torch.Tensor"} | {f"torch.{name}" for name in LEGACY_TENSORS}
 KEPT = KEEPS | wordset("type astype flatten ravel copy tolist T")
 PLAIN = wordset("builtins.range builtins.list builtins.tuple builtins.float builtins.int")
@@ -266,11 +267,15 @@ def _innermost(stack: Stack) -> ast.AST | None:
 
 
 def _is_of_data(script: Script, expr: ast.expr) -> bool:
-    """Made from an array, a list or a number that is not known before.
+    """Made from an array, a list or a number that is not known before, or put together of such.
 
     A number may be a size (``torch.FloatTensor(n)``), but nobody copies memory that nothing was
     written to.
     """
+    match put := _below(script, expr, KEPT):
+        case ast.Call(args=[ast.ListComp(elt=row) | ast.List(elts=[row, *_]), *_]):
+            if script.library_function(put) in TOGETHER and _made_of(script, row) is not None:
+                return _is_of_data(script, row)
     made = _made_of(script, expr)
     if made is None:
         return False
