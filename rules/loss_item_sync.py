@@ -13,7 +13,7 @@ from autofast.model.several import any_in
 from autofast.model.source import Nodes, at, within_any
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loops.planned import gone
-from autofast.techniques.syncs.code_motion import NAME
+from autofast.techniques.syncs.code_motion import NAME, move_around
 from autofast.techniques.syncs.copied_counts import copied_counts
 from autofast.techniques.syncs.element_loops import by_elements
 from autofast.techniques.syncs.fetched_back import BACK, FetchedBack
@@ -26,6 +26,7 @@ from autofast.techniques.syncs.planned import (
     in_moves,
     in_scripts_read_in_part,
     in_stores,
+    left_to_read,
 )
 from autofast.techniques.syncs.queue_pointers import queue_pointers
 from autofast.techniques.syncs.reads import Read, scalar_reads
@@ -93,13 +94,14 @@ def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
     taken: set[ast.expr] = set()
     answered: Nodes = set()
     found: list[Finding] = []
+    rest = left_to_read(script, every)
     for finding, used in (
-        *in_arithmetic(script, every),
-        *in_stores(script, every),
-        *in_functions(script, every),
         *in_moves(script, every),
-        *in_loops(script, every),
-        *in_stores(script, every, lists=True),
+        *in_arithmetic(script, rest),
+        *in_stores(script, rest),
+        *in_functions(script, rest),
+        *in_loops(script, rest),
+        *in_stores(script, rest, lists=True),
     ):
         if not taken & used:
             taken |= used if finding.edits else set()
@@ -129,6 +131,8 @@ def _everywhere(script: Script, answered: Nodes) -> Iterator[Finding]:
     back = script.analysis(FetchedBack)
     answered |= {whole_statement(n) for n in back.waits}
     for loop, names, edits in by_elements(script, back.nodes):
+        if move_around(script, loop) is not None:
+            continue
         answered |= set(ast.walk(loop)) | {whole_statement(loop)}
         message = f"reads {names} from the device element by element in every step"
         yield Finding(loop, message, edits=tuple(edits), asks=gains.elements)

@@ -1226,12 +1226,15 @@ def test_a_value_that_is_shown_seldom() -> None:
     shown = "if i % 4 == 0:\n    print(f'{i} {value:.6f}', value)"
     done = same(HEAD + training("value = loss.item()\n" + shown))
     assert "            value = loss.item()\n            print(f" in done.text  # it moves
+    done = same(HEAD + training(shown, before_backward="value = loss.item()"))
+    assert "            value = loss.item()\n            print(f" in done.text  # past other work
     done = same(
-        HEAD + training(shown, before_backward="value = loss.item()"),
+        HEAD
+        + training(shown + "\nif i % 4 == 1:\n    print(value)", "", "", "value = loss.item()"),
         "value = loss.detach()",
         "value.item()",
     )
-    assert "{value.item():.6f}" in done.text  # work for the device is between
+    assert "{value.item():.6f}" in done.text
 
 
 def test_a_value_that_is_shown_after_the_loop() -> None:
@@ -1368,11 +1371,11 @@ def test_values_that_each_arm_of_a_condition_reads() -> None:
     [
         ("if i % 4 == 1:\n    print(value)\nvalue = loss.item()", "used in the next step"),
         (
-            "value = loss.item()\nif i % 4 == 0:\n    value += 1\n    print(value)",
+            "value = loss.item()\nif i % 4 == 0:\n    value += 1\n    print(value)\nelif i % 4 == 1:\n    print(value)",
             "gets other values too",
         ),
         (
-            'value = loss.item()\nif i % 4 == 0:\n    print(f"{value=}")',
+            'value = loss.item()\nif i % 4 == 0:\n    print(f"{value=}")\nif i % 4 == 1:\n    print(value)',
             "prints the expression itself",
         ),
     ],
@@ -2438,7 +2441,7 @@ def test_a_name_that_also_holds_something_else(end: str) -> None:
     "rest",
     [
         "if i == 2:\n    value = 3.0\nif i % 4 == 1:\n    print(value)",
-        "value += 1\nif i % 4 == 1:\n    print(value)",
+        "value += 1\nif i % 4 == 1:\n    print(value)\nif i % 4 == 2:\n    print(value)",
     ],
 )
 def test_a_place_that_either_value_may_come_to(rest: str) -> None:

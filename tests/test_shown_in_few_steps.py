@@ -112,7 +112,7 @@ def test_a_while_loop_that_counts() -> None:
 
 def test_what_is_shown_together_stands_below_one_condition() -> None:
     step = "value = loss.item()\nif epoch >= 0:\n    print('loss', value)\n    print('lr', 0.1)"
-    done = fewer(MANY + training(step), TEST, "value = loss.detach()", shown=8)
+    done = fewer(MANY + training(step), TEST, "value = loss.item()", shown=8)
     assert done.text.count("% 100") == 1
 
 

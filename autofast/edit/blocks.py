@@ -59,6 +59,7 @@ class Work:
     instead: Sequence[cst.BaseStatement] | None = None
     removed: bool = False
     moved: bool = False  # and its comments with it
+    taken: Lines = field(default_factory=list)  # of those above it, what goes with it
     unwrapped: bool = False  # a `with` that goes while its body stays
 
 
@@ -199,7 +200,7 @@ def _units(
             )
 
 
-def _split(lead: Lines) -> tuple[Lines, Lines]:
+def split(lead: Lines) -> tuple[Lines, Lines]:
     """The lines above a statement that stay where they are, and the comments directly above it that
     belong to it.
 
@@ -248,7 +249,7 @@ class _Walk:
         )
         lead: Lines = []
         if first and self.units:
-            lead, self.units[0].lead[:] = _split(self.units[0].lead)
+            lead, self.units[0].lead[:] = split(self.units[0].lead)
         start = [Entry(new=first, lead=lead)] if first else []
         return start + self._range(0, len(self.units) - 1, shells, [])
 
@@ -306,7 +307,7 @@ class _Walk:
         if not now:
             return []
         unit = self.units[n]
-        lead, unit.lead[:] = _split(unit.lead)
+        lead, unit.lead[:] = split(unit.lead)
         if lead and lead[-1].comment is None and unit.lead and unit.lead[0].comment is not None:
             unit.lead.insert(0, cst.EmptyLine(indent=False))  # a comment that begins a group
         return [Entry(new=placed.body, lead=lead if k == 0 else []) for k, placed in enumerate(now)]
@@ -325,10 +326,14 @@ class _Walk:
         if work.unwrapped:
             return _unwrapped(unit)
         if work.removed or is_left_idle(unit.original, unit.node):
-            return [Entry(lead=unit.lead)] if work.moved else _removed(unit)
+            return [Entry(lead=_left(unit, work.taken))] if work.moved else _removed(unit)
         if work.instead is not None:
             return _replaced(unit, work.instead)
         return [Entry(unit=unit)]
+
+
+def _left(unit: Unit, taken: Lines) -> Lines:
+    return [line for line in unit.lead if not any(line is other for other in taken)]
 
 
 def _removed(unit: Unit) -> list[Entry]:

@@ -29,6 +29,7 @@ from autofast.edit.blocks import (
     is_affected,
     is_left_idle,
     rebuilt,
+    split,
     suite_as_line,
 )
 from autofast.edit.edits import (
@@ -44,6 +45,7 @@ from autofast.edit.edits import (
     Helper,
     Import,
     Keyword,
+    Moved,
     OfExpression,
     Parameter,
     Remove,
@@ -105,7 +107,7 @@ class EditPass(cst.CSTTransformer):
         self.quoted: dict[tuple[int, bool], cst.BaseExpression] = {}
         for edit in edits:
             self._enter_inner(edit)
-        for edit in edits:
+        for edit in sorted(edits, key=lambda e: isinstance(e, Moved)):  # with all done inside
             self._enter_statement(edit)
         self.first: list[cst.BaseStatement] = []
         self.joined: dict[int, tuple[str, ...]] = defaultdict(tuple)
@@ -149,6 +151,8 @@ class EditPass(cst.CSTTransformer):
             return
         work = self.work.setdefault(id(nodes[0]), Work())
         match edit:
+            case Moved():
+                work.before.append(Placed(edit.rank, edit.rule, [self._moved(edit)]))
             case Before() if (above := must_stay_above(edit.stmt)) is not None:
                 nodes = [self.places.statement(above)]
                 self.work[id(nodes[0])].after.append(
@@ -170,6 +174,25 @@ class EditPass(cst.CSTTransformer):
                 work.unwrapped = True
         for node in nodes:
             self._open(node, self._token(edit))
+
+    def _moved(self, edit: Moved) -> cst.BaseStatement:
+        """The line of a statement as all edits inside leave it, with the comments that are its
+        own; its place loses these.
+        """
+        old = self.places.statement(edit.moved)
+        line: cst.CSTNode = old
+        if isinstance(old, cst.BaseSmallStatement):
+            line = next(self.places.ancestors(old))
+        alone = line is old or len(getattr(line, "body", ())) == 1
+        lead = split(list(getattr(line, "leading_lines", ())))[1] if alone and edit.led else []
+        self.work[id(old)].taken = lead
+        if alone and not isinstance(line, cst.SimpleStatementSuite):
+            made = line.visit(self)
+            assert isinstance(made, cst.BaseStatement)
+            return made.with_changes(leading_lines=[x for x in lead if x.comment is not None])
+        part = old.visit(self)
+        assert isinstance(part, cst.BaseSmallStatement)
+        return cst.SimpleStatementLine([part.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
 
     def _enter_addition(self, addition: Addition) -> None:
         if addition.names:
@@ -203,6 +226,7 @@ class EditPass(cst.CSTTransformer):
         """
         within = set(anchors(edit))
         at_home = all(any_in((hole, *ancestors(hole)), within) for hole in holes_of(edit).values())
+        at_home = at_home and not isinstance(edit, Moved)
         return self.ground.token(_wish(edit) if at_home else (_wish(edit), self.everything))
 
     def _statements(self, edit: Edit, code: str) -> list[cst.BaseStatement]:

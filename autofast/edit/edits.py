@@ -134,6 +134,16 @@ class Before(OfStatement):
 
 
 @dataclass(frozen=True, eq=False)
+class Moved(Before):
+    """The statement ``moved``, with all edits inside it, as a new one before ``stmt``; its own
+    place loses it by a ``Remove`` beside. With ``led``, the comments directly above go with it.
+    """
+
+    moved: ast.stmt = field(kw_only=True)
+    led: bool = field(default=True, kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
 class After(OfStatement):
     """New statements after ``stmt``."""
 

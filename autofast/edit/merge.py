@@ -25,6 +25,7 @@ from autofast.edit.edits import (
     Helper,
     Import,
     Keyword,
+    Moved,
     OfExpression,
     OfStatement,
     Parameter,
@@ -62,7 +63,8 @@ class Pool:
         owners = {edit: set(names) for edit, names in self.edits.items()}
         try:
             for edit in edits:
-                self._holes.update(node for node in holes_of(edit).values())
+                self._holes.update(holes_of(edit).values())
+                self._holes |= {edit.moved} if isinstance(edit, Moved) else set()
             for edit in edits:
                 self._add(edit)
         except EditConflict:

@@ -356,7 +356,7 @@ def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: 
             return True
         if thing.param or thing.grad or thing.loss or thing.models:
             return False
-        if surely(_copies(script, t) for t in thing.batch):
+        if surely(collates_anew(script, t) for t in thing.batch):
             return False
         memory = script.analysis(Memory)
         return memory.may_be_one(memory.memory_of(thing.made), made)
@@ -381,7 +381,7 @@ def _is_plain(script: Script, option: Arg) -> bool:
     return made is None or script.values(made) <= PLAIN
 
 
-def _copies(script: Script, thing: Thing) -> bool:
+def collates_anew(script: Script, thing: Thing) -> bool:
     """A loader whose batches are collated: copies of the items."""
     mine = [x for x in script.loaders if thing in x.things]
     return surely(_collates(x) for x in mine)

@@ -85,11 +85,14 @@ SHOWS = re.compile(
 )
 KEEPS_LOGS = re.compile(r"logging\.(config|handlers|FileHandler)\b.*")
 SHOWS_WHERE = re.compile(rf"logging\.(StreamHandler|basicConfig)|{BARS.pattern}")
-# What only computes.
+# What only computes; what asks for the time, or what is set, besides.
 COMPUTES = re.compile(
-    r"(math|time|datetime)\.(?!sleep)[\w.]+|numpy\.(?!random|save|load)\w+|torch\.cuda\.(max_)?memory_\w+|"
-    r"torch\.cuda\.is_available|torch\.optim\.lr_scheduler\.\w+\.(get_last_lr|get_lr)|"
+    r"math\.[\w.]+|numpy\.(?!random|save|load)\w+|torch\.cuda\.is_available|"
     r"builtins\.(float|int|round|abs|min|max|sum|pow|str|repr|format|len|bool|dict|list|tuple|range|zip|sorted|enumerate|isinstance)"
+)
+TELLS = re.compile(
+    rf"(time|datetime)\.(?!sleep)[\w.]+|torch\.cuda\.(max_)?memory_\w+|{COMPUTES.pattern}|"
+    r"torch\.optim\.lr_scheduler\.\w+\.(get_last_lr|get_lr)"
 )
 DOWNLOADS = re.compile(
     r"(torchvision|torchaudio)\.datasets\.\w+|torch\.hub\.load|urllib\.request\.urlretrieve|torchtext\.datasets\.\w+"

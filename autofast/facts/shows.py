@@ -10,13 +10,9 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from autofast.facts.host_io import COMPUTES, KEEPS_LOGS, SHOWS, SHOWS_WHERE, name_of
-from autofast.facts.workers.item_changes import is_iterator
-from autofast.flow.callgraph import CallGraph, Function
-from autofast.flow.effects import Effects, Write
-from autofast.flow.scopes import binds, declared, is_parameter, mentions
-from autofast.model.calls import root_of
-from autofast.model.kinds import is_module
+from autofast.facts.computes import Computes
+from autofast.facts.host_io import KEEPS_LOGS, SHOWS, SHOWS_WHERE, TELLS, name_of
+from autofast.flow.callgraph import Function
 from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.source import (
@@ -25,33 +21,24 @@ from autofast.model.source import (
     function_of,
     is_at_top,
     live_nodes,
-    parent_of,
     source_of,
     statement_of,
 )
 from autofast.model.syntax import is_read, is_stored
-from autofast.model.values import Bound, Func, Inst, Method, Num, Tensor, Thing, certainly
-from autofast.ops import draws, is_in_place, op
+from autofast.model.values import Num, certainly
 
 # Keywords that may send it elsewhere; None: `**options`.
 TO = (None, "file", "stream", "filename", "handlers")
 SCREENS = ("sys.stdout", "sys.stderr")
-# What neither an expression nor a function has that only shows.
-MORE = (
-    *(ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Nonlocal, ast.Raise, ast.Delete),
-    *(ast.With, ast.AsyncWith, ast.Import, ast.ImportFrom, ast.Try, ast.ClassDef),
-)
-DISPLAYS = (ast.List, ast.Dict, ast.ListComp, ast.DictComp)
-SPOKEN = ("__str__", "__repr__", "__format__")
 
 
-class Shows:
-    """``script.analysis(Shows)``"""
+class Shows(Computes):
+    """``script.analysis(Shows)``: code may show something, too, and ask for the time."""
+
+    computing = TELLS
 
     def __init__(self, script: Script):
-        self.script = script
-        self.calls, self.effects = script.analysis(CallGraph), script.analysis(Effects)
-        self.known: ByNode[bool] = {}  # functions that change nothing but what they show
+        super().__init__(script)
         self.lasting: ByNode[set[str]] = {}  # the variables of its module that each of them sets
 
     def only_shows(self, statement: ast.AST) -> bool:
@@ -61,8 +48,8 @@ class Shows:
                 inside = {f: f for f in self._run_by(call)}
                 shown = [call, *(n for f in inside for n in live_nodes(f))]
                 return (
-                    any(self._is_show(n) for n in shown)
-                    and all(self._is_harmless(n, None) for n in live_nodes(call))
+                    any(self.allows(n) for n in shown)
+                    and self.only(call)
                     and all(
                         self._is_private(source_of(f), n)
                         for f in inside
@@ -81,7 +68,7 @@ class Shows:
             found |= {f: f for f in self.calls.run_in(function)}
         return list(found)
 
-    def _is_show(self, node: ast.AST) -> bool:
+    def allows(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.Call) or not (found := self.script.called(node)):
             return False
         names = {name_of(t) for t in found}
@@ -121,55 +108,10 @@ class Shows:
         given = self.script.calls("contextlib.redirect_stdout", "contextlib.redirect_stderr")
         return bool(given) or any(n.attr in ("stdout", "stderr") for n in stored)
 
-    def _is_harmless(self, node: ast.AST, function: Function | None) -> bool:
-        """Whether what a node does by itself is to show, or to compute; in a function, with what
-        is its own.
-        """
-        if isinstance(node, MORE) or not all(map(self._keeps, self.calls.entered(node))):
-            return False
-        if self._is_show(node):
-            return True
-        if isinstance(node, (ast.Name, ast.Attribute)) and not self._is_silent(node):
-            return False
-        if isinstance(node, ast.Call):
-            found = self.script.called(node)
-            if not found or not all(map(_is_plain, found)):
-                return False
-        return all(self._is_own(w, function) for w in self.effects.of(node))
-
-    def _is_silent(self, node: ast.expr) -> bool:
-        """Whether an object of the project says what it is without doing anything besides."""
-        if is_iterator(self.script.values(node)):
-            return False  # which may be used up
-        objects = [t for t in self.script.values(node) if isinstance(t, Inst) and not is_module(t)]
-        spoken = (m for t in objects for name in SPOKEN for m in t.cls.find(name) or ())
-        return all(self._keeps(m.node) for m in spoken if isinstance(m, Func))
-
-    def _keeps(self, function: Function) -> bool:
-        """Whether a function changes nothing but what it shows, and what is its own."""
-        if function not in self.known:
-            self.known[function] = True  # as far as is known, where it calls itself
-            self.known[function] = all(
-                self._is_harmless(n, function)
-                for n in live_nodes(function)
-                if n is not function or isinstance(n, ast.AsyncFunctionDef)
-            )
-        return self.known[function]
-
-    def _is_own(self, write: Write, function: Function | None) -> bool:
-        if function is None:
-            return False
-        if write.bound:
-            if write.bound in declared(function):
-                self.lasting.setdefault(function, set()).add(write.bound)
-            return True
-        base = root_of(write.base, ast.Attribute, ast.Subscript) if write.base else None
-        if not isinstance(base, ast.Name) or is_parameter(function, base.id):
-            return False
-        made = [parent_of(n) for n in mentions(function, base.id) if is_stored(n)]
-        return binds(function, base.id) and all(
-            isinstance(m, ast.Assign) and isinstance(m.value, DISPLAYS) for m in made
-        )
+    def may_set(self, function: Function, name: str) -> bool:
+        """Noted, to ask who looks at it."""
+        self.lasting.setdefault(function, set()).add(name)
+        return True
 
     def _is_private(self, source: Source, name: str) -> bool:
         """Whether only functions that show look at a variable of their module."""
@@ -186,19 +128,3 @@ class Shows:
             for kind in (ast.Attribute, ast.alias)
             for node in self.script.each(kind)
         )
-
-
-def _is_plain(callee: Thing) -> bool:
-    """Whether a call of it computes something, or runs code of the project, which is looked at by
-    itself.
-    """
-    if isinstance(callee, (Func, Bound)):
-        return True
-    name = name_of(callee)
-    short = callee.name if isinstance(callee, Method) else name
-    if is_in_place(short, flags=True) or draws(short) or short == "backward":
-        return False
-    if isinstance(callee, Method) and isinstance(callee.this, Tensor):
-        return op(f".{short}") is not None
-    plain = COMPUTES.fullmatch(name) is not None or op(name) is not None
-    return plain or (not name and isinstance(callee, Method))

@@ -12,166 +12,125 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autofast.edit.edits import Before, Edits, Remove
+from autofast.edit.edits import Edits, Moved, Remove
 from autofast.edit.ignores import is_spared
 from autofast.edit.order import Rank
-from autofast.flow.changes import may_change
+from autofast.facts.sinking import Sinking
+from autofast.facts.switches import is_often
+from autofast.flow.frequency import rare_arm
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import index_in_block, statements_beside
-from autofast.flow.reflection import namespace_calls
-from autofast.flow.scopes import declared, mentions
+from autofast.flow.scopes import loaded_in, stored_in
+from autofast.model.events import CallFrame, Site
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
-from autofast.model.source import (
-    ByNode,
-    contains_kind,
-    function_of,
-    nodes_in,
-    walk,
-    within,
-    within_any,
-)
-from autofast.model.syntax import is_read
-from autofast.model.values import Const, Func, Num, Ref, Tensor, certainly
-from autofast.techniques.syncs.freshness import is_fresh
+from autofast.model.several import of_kind
+from autofast.model.source import any_within, function_of, nodes_in, source_of, within
+from autofast.model.values import Tensor
 from autofast.techniques.syncs.steps import (
+    InFew,
     catching_statements,
     is_step,
     place_of,
     rare_branch,
-    works_between,
 )
 
 NAME = "loss-item-sync"
-PLAIN = (
-    ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Dict, ast.List, ast.Tuple,
-    ast.JoinedStr, ast.FormattedValue, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
-)  # fmt: skip
-PURE = wordset("float int round abs min max sum pow str len bool dict", "builtins.")
 
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """A statement that may stand in ``gate`` as well, and the edits that put it there."""
+    """Statements that may stand in ``gate`` as well, as they use one another all or none of them,
+    and the edits that put them there.
+    """
 
-    statement: ast.Assign
+    statements: tuple[ast.stmt, ...]
     gate: ast.If
     edits: Edits
 
 
-def moves(script: Script) -> ByNode[Move]:
-    """All statements of loops over batches that can be moved; without those that a comment
+def moves(script: Script) -> dict[ast.stmt, Move]:
+    """What can be moved in loops over batches and functions, by statement; without what a comment
     spares.
     """
     return script.analysis(movable)
 
 
-def movable(script: Script) -> ByNode[Move]:
+def movable(script: Script) -> dict[ast.stmt, Move]:
     """The same, made anew."""
     found = () if script.unread else _find(script)  # what runs in between may be missing
-    return {m.statement: m for m in found if not is_spared(m.statement, NAME)}
+    return {s: m for m in found for s in m.statements}
 
 
 def move_around(script: Script, node: ast.AST) -> Move | None:
-    """The statement that ``node`` stands in, where that can be moved."""
-    return next((m for m in moves(script).values() if within(node, m.statement)), None)
+    """What the statement of ``node`` moves with, where it can be moved."""
+    return next((m for s, m in moves(script).items() if within(node, s)), None)
+
+
+def moved_with(script: Script, site: Site | None) -> tuple[ast.stmt, Move] | None:
+    """What a place moves with on every way to it, and by which of these statements: its own, or
+    one that calls its function.
+    """
+    known = moves(script)
+    if not known or site is None:
+        return None
+    ways = [(site.node, *(f.node for f in of_kind(o.stack, CallFrame))) for o in site]
+    found = [next((s for s in known if any_within(way, s)), None) for way in ways]
+    return (found[0], known[found[0]]) if found and found[0] and all(found) else None
 
 
 def _find(script: Script) -> Iterator[Move]:
-    for statement in script.nodes:
-        match statement:
-            case ast.Assign(targets=[ast.Name() as target]) if (
-                loop := loop_of(statement)
-            ) is not None and is_step(script, loop):
-                gate = _gate(script, statement, target)
-                if (
-                    gate is not None
-                    and _is_pure(script, statement.value)
-                    and _may_wait(script, statement, gate)
+    supposed = {g: g for g in script.analysis(InFew).gates.values()}
+    for gate in (*(g for g in script.each(ast.If) if rare_arm(g)), *supposed):
+        place = place_of(gate)
+        loop = loop_of(place)
+        if (is_step(script, loop) if loop is not None else _is_in_function(place)) and rare_branch(
+            script, gate.body[0], loop
+        ) is gate:
+            for group in Sinking(script, gate, place).groups():
+                if not any(
+                    is_spared(s, NAME)
+                    or not is_often(script, s, loop)
+                    or _keeps_graph(script, s)
+                    or next(catching_statements(script, s, loop), None) is not None
+                    for s in group
                 ):
-                    code = Before(
-                        gate.body[0],
-                        f"{target.id} = {{value}}",
-                        holes={"value": statement.value},
-                        rank=Rank.MOVED,
-                    )
-                    yield Move(statement, gate, (Remove(statement), code))
+                    yield Move(tuple(group), gate, tuple(_edits(group, gate, place)))
 
 
-def _gate(script: Script, statement: ast.Assign, target: ast.Name) -> ast.If | None:
-    """The condition, further below in the block, that holds every use of what the statement
-    computes.
+def _is_in_function(place: ast.stmt) -> bool:
+    return not isinstance(function_of(place), ast.Module)
+
+
+def _keeps_graph(script: Script, statement: ast.stmt) -> bool:
+    """Whether a variable that it sets holds what no backward frees until then, which would stay in
+    memory: ``loss = loss.item()`` of an evaluation.
     """
-    scope = function_of(target)
-    if target.id in declared(scope) or namespace_calls(scope):
-        return None
-    loop = loop_of(statement)
-    uses = [n for n in mentions(scope, target.id) if n is not target]
-    gates = {gate: gate for n in uses if (gate := rare_branch(script, n, loop)) is not None}
-    gate = next(iter(gates.values()), None)
-    here = statements_beside(statement)
-    if (
-        gate is None
-        or len(gates) != 1
-        or index_in_block(here, place_of(gate)) <= index_in_block(here, statement)
-    ):
-        return None
-    fine = all(is_read(n) and function_of(n) is scope and within_any(n, gate.body) for n in uses)
-    return gate if fine else None
-
-
-def _is_pure(script: Script, value: ast.expr) -> bool:
-    """Whether an expression only computes with what is there: it may be computed later, or not at
-    all.
-    """
-    for node in walk(value):
-        if not isinstance(node, PLAIN):
-            return False
-        if isinstance(node, ast.Call) and not _is_pure_call(script, node):
-            return False
-    return True
-
-
-def _is_pure_call(script: Script, call: ast.Call) -> bool:
-    if script.log.at("sync", call) is not None:
-        return True
-    match call.func:
-        case ast.Attribute(value=ast.Constant(value=str()), attr="format" | "join"):
-            return True
-        case ast.Attribute(
-            value=tensor, attr="detach" | "cpu" | "mean" | "sum" | "size" | "numel" | "dim"
-        ):
-            return script.must_be(tensor, Tensor)
-    found = script.called(call)
-    return surely(
-        isinstance(t, Ref) and (t.name in PURE or t.name.startswith("math.")) for t in found
+    loops = {step.loop for step in script.steps}
+    names = loaded_in(statement) & stored_in(statement)
+    return loop_of(statement) not in loops and any(
+        isinstance(t, Tensor) and t.grad
+        for n in nodes_in(statement, ast.Name)
+        if n.id in names
+        for t in script.values(n)
     )
 
 
-def _may_wait(script: Script, statement: ast.Assign, gate: ast.If) -> bool:
-    """Whether nothing between the statement and the condition, or in the condition itself, changes
-    what it computes with.
+def _edits(group: list[ast.stmt], gate: ast.If, place: ast.stmt) -> Iterator[Remove | Moved]:
+    for statement in group:
+        led = _leads(statement, group, place)
+        yield Remove(statement, moved=True)
+        yield Moved(gate.body[0], "", moved=statement, led=led, rank=Rank.MOVED)
+
+
+def _leads(statement: ast.stmt, group: list[ast.stmt], place: ast.stmt) -> bool:
+    """Whether the comment above a statement is about nothing that stays: blank lines, another
+    comment or the condition come behind what moves.
     """
     here = statements_beside(statement)
-    between: list[ast.AST] = [
-        *here[index_in_block(here, statement) + 1 : index_in_block(here, place_of(gate))],
-        gate.test,
-    ]
-    if (
-        works_between(script, statement, place_of(gate))
-        or next(catching_statements(script, statement, loop_of(statement)), None) is not None
-        or may_change(script, between, statement.value) is not None
-    ):
-        return False
-    calls = any(contains_kind(other, ast.Call) for other in between)
-    return not calls or all(_is_fixed(script, n) for n in nodes_in(statement.value, ast.Name))
-
-
-def _is_fixed(script: Script, name: ast.Name) -> bool:
-    """Whether a variable holds what cannot change by itself: a number, a text, a function, a tensor
-    that nothing changes in place.
-    """
-    found = script.values(name)
-    if certainly(found, Num, Const, Ref, Func):
-        return True
-    return certainly(found, Tensor, Num, Const) and is_fresh(script, name)
+    for other in here[index_in_block(here, statement) + 1 :]:
+        above = source_of(other).lines[other.lineno - 2].strip()
+        if other is place or not above or above.startswith("#"):
+            return True
+        if other not in group:
+            return False
+    return True

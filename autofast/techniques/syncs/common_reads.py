@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Remove, Rewrite, plain_code
 from autofast.facts.copies import several_gpus
+from autofast.facts.freshness import is_fresh
 from autofast.flow.changes import changed
 from autofast.flow.loops import loop_of
 from autofast.flow.positions import index_in_block, is_always, position, statements_beside
@@ -21,7 +22,6 @@ from autofast.model.source import Source, function_of, source_of, within
 from autofast.model.syntax import is_read
 from autofast.model.values import COLLECTIONS, Tensor, all_of
 from autofast.rule import Refusal
-from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalar_tensors import holds_floats, is_float, is_scalar
 from autofast.techniques.syncs.sinks import Sink

@@ -49,7 +49,7 @@ from autofast.model.syntax import is_attribute
 from autofast.model.values import Seq, Tensor, one
 from autofast.rule import Refusal
 from autofast.techniques.syncs.filled import filled_edits, summed_edits
-from autofast.techniques.syncs.freshness import kept_template
+from autofast.techniques.syncs.kept import kept_template
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalar_tensors import kind_of

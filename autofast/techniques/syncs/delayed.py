@@ -36,7 +36,7 @@ from autofast.model.syntax import TURN_ENDS, is_read
 from autofast.rule import Refusal
 from autofast.techniques.syncs.common_reads import Edited
 from autofast.techniques.syncs.deferred import put_off
-from autofast.techniques.syncs.freshness import kept_template
+from autofast.techniques.syncs.kept import kept_template
 from autofast.techniques.syncs.liveness import check_hidden, needs_of
 from autofast.techniques.syncs.reads import Read, read_template
 from autofast.techniques.syncs.sinks import sink_of

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Before, Edit, Rewrite
 from autofast.facts.element_reads import SIZES, LookedAt, Over, runs_here
+from autofast.facts.freshness import is_fresh
 from autofast.facts.switches import frequent_nodes
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import loops_around
@@ -34,7 +35,6 @@ from autofast.model.source import (
     within_any,
 )
 from autofast.model.syntax import COMPREHENSIONS
-from autofast.techniques.syncs.freshness import is_fresh
 from autofast.techniques.syncs.steps import is_step
 
 

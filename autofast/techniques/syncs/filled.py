@@ -50,7 +50,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.model.values import Tensor, any_of
-from autofast.techniques.syncs.freshness import kept_template, without_graph
+from autofast.techniques.syncs.kept import kept_template, without_graph
 from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, on_device, without_detach
 from autofast.techniques.syncs.scalar_tensors import is_scalar

@@ -36,8 +36,9 @@ from autofast.model.values import (
     names_of,
 )
 from autofast.rule import Finding
-from autofast.techniques.syncs.code_motion import moves
+from autofast.techniques.syncs.code_motion import moved_with, moves
 from autofast.techniques.syncs.scalar_tensors import is_scalar
+from autofast.techniques.syncs.steps import runs_in_steps
 from autofast.write.spelling import torch_in
 
 FEW = "`if step % 100 == 0:`"
@@ -156,12 +157,25 @@ def whole_statement(node: ast.AST) -> ast.AST:
 
 
 def _by_calls(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
-    moved = {n for move in moves(script).values() for n in ast.walk(move.statement)}
-    for kind, site in ((k, s) for (k, _), s in script.log.each()):
-        wait = _of_call(script, kind, site) if site.node not in moved else None
-        found = in_every_iteration(script, site, or_none=True) if wait is not None else None
-        if wait is not None and found is not None and goes_by_batch(script, found[0]):
-            yield site.node, wait
+    for site, wait in _waiting(script):
+        if moved_with(script, site) is None:
+            found = in_every_iteration(script, site, or_none=True)
+            if found is not None and goes_by_batch(script, found[0]):
+                yield site.node, wait
+
+
+def _waiting(script: Script) -> Iterator[tuple[Site, Wait]]:
+    for (kind, _), site in script.log.each():
+        if (wait := _of_call(script, kind, site)) is not None:
+            yield site, wait
+
+
+def moved_waits(script: Script) -> Iterator[tuple[ast.stmt, Wait]]:
+    """The statements that move and wait in every step, themselves or in what they call."""
+    for site, wait in _waiting(script) if moves(script) else ():
+        moved = moved_with(script, site)
+        if moved is not None and runs_in_steps(script, site, each=True):
+            yield moved[0], wait
 
 
 def _of_call(script: Script, kind: str, site: Site) -> Wait | None:

@@ -102,7 +102,7 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[Sink] = 
             continue
         gate = rare_branch(script, node, loop)
         if gate is None and (move := move_around(script, node)) is not None:
-            needs.moves[move.statement], gate = move, move.gate
+            needs.moves[move.statements[0]], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
             raise Refusal(
                 f"`{first_line(sink.holder)}` is used in every step ({at(node)}); {WHERE_SHOWN}"

@@ -10,6 +10,7 @@ from itertools import pairwise
 from autofast.edit.edits import Before, Edit
 from autofast.edit.ignores import is_spared
 from autofast.facts.cost import gains
+from autofast.facts.freshness import is_fresh
 from autofast.facts.parameter_loops import is_norm, parameter_loops
 from autofast.facts.switches import is_often
 from autofast.flow.loops import Loop, loop_of
@@ -28,7 +29,7 @@ from autofast.model.source import (
     within_any,
 )
 from autofast.rule import Effect, Finding, Question, Refusal
-from autofast.techniques.syncs.code_motion import NAME, moves
+from autofast.techniques.syncs.code_motion import NAME, moved_with, moves
 from autofast.techniques.syncs.common_reads import Repeated, read_once, read_together
 from autofast.techniques.syncs.deferred import Off, may_keep_once, taken_off
 from autofast.techniques.syncs.delayed import (
@@ -39,8 +40,7 @@ from autofast.techniques.syncs.delayed import (
     keep_tensor,
     read_at_use,
 )
-from autofast.techniques.syncs.freshness import is_fresh
-from autofast.techniques.syncs.implicit_syncs import WHERE_SHOWN
+from autofast.techniques.syncs.implicit_syncs import COPIED, WHERE_SHOWN, moved_waits
 from autofast.techniques.syncs.liveness import Needs, needs_of
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
@@ -110,10 +110,23 @@ def in_stores(script: Script, every: list[Read], lists: bool = False) -> Iterato
 
 
 def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
-    """Statements that read in every step what is shown in few."""
-    for statement, mine in by_statement(every):
-        if (move := moves(script).get(statement)) is not None:
-            yield Finding(statement, said(mine), edits=move.edits), {r.node for r in mine}
+    """Statements that wait in every step for what is shown in few."""
+    sites = ((r.node, script.log.at("sync", r.node)) for r in every)
+    with_what = {n: found[1] for n, site in sites if (found := moved_with(script, site))}
+    waits = grouped((s, w) for s, w in moved_waits(script))
+    for move in {m: m for m in moves(script).values()}.values():
+        mine = [r for r in every if with_what.get(r.node) is move]
+        places: list[Said] = []
+        for statement in (s for s in move.statements if s in waits):
+            here = [r for r in mine if within(r.node, statement)]
+            places.append((statement, said(here) if here else waits[statement][0].message))
+        copies = any(COPIED in waits[s] for s in move.statements if s in waits)
+        yield from group(places, list(move.edits), mine, gains.read_back if copies else None)
+
+
+def left_to_read(script: Script, every: list[Read]) -> list[Read]:
+    """The reads that move with nothing."""
+    return [r for r in every if moved_with(script, script.log.at("sync", r.node)) is None]
 
 
 def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:
@@ -131,8 +144,6 @@ def by_loop(script: Script, every: list[Read]) -> Iterator[tuple[Loop | None, li
     homes: ByNode[tuple[Loop | None, list[Read]]] = {}
     parameters = {p.node for p in parameter_loops(script)}
     for read in every:
-        if read.statement in moves(script):
-            continue
         loop = loop_of(read.statement)
         each = is_step(script, loop) or in_each_step(script, read)
         whole = loop is None or is_step(script, loop)

@@ -32,7 +32,7 @@ from autofast.model.values import Func, unbound
 from autofast.rule import Refusal
 from autofast.techniques.syncs.deferred import put_off
 from autofast.techniques.syncs.delayed import keep_tensor, read_at_use, variable_of
-from autofast.techniques.syncs.freshness import without_graph
+from autofast.techniques.syncs.kept import without_graph
 from autofast.techniques.syncs.liveness import needs_of
 from autofast.techniques.syncs.reads import Read, read_template
 from autofast.techniques.syncs.sinks import is_number, sink_of

@@ -66,8 +66,7 @@ from autofast.model.values import (
     names_of,
 )
 from autofast.rule import Refusal
-from autofast.techniques.syncs.code_motion import moves
-from autofast.techniques.syncs.freshness import kept_template, without_graph
+from autofast.techniques.syncs.kept import kept_template, without_graph
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of
 from autofast.techniques.syncs.sinks import does_more, is_number
@@ -135,7 +134,7 @@ def _together(
 
 def _is_in_steps(script: Script, read: Read, each: bool = True) -> bool:
     loop, site = loop_of(read.statement), script.log.at("sync", read.node)
-    if read.how == "numpy" or read.statement in moves(script) or site is None:
+    if read.how == "numpy" or site is None:
         return False
     inside = is_step(script, loop) or runs_in_steps(script, site, each=each)
     return inside and (not each or is_often(script, read.node, loop))

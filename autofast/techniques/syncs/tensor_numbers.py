@@ -27,7 +27,7 @@ from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import is_read
 from autofast.model.values import Arg, Tensor, are_numbers, certainly, is_const, is_on_device
 from autofast.rule import Effect, Finding, Refusal
-from autofast.techniques.syncs.freshness import kept_template
+from autofast.techniques.syncs.kept import kept_template
 from autofast.techniques.syncs.liveness import check_hidden
 from autofast.techniques.syncs.reads import Read
 from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of

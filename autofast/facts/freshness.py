@@ -1,22 +1,20 @@
-"""How a tensor is kept to be read later: as it is where nothing changes it in place, else as a
-copy.
-"""
+"""Whether a tensor is one of its own, made in this iteration, that nothing changes in place."""
 
 from __future__ import annotations
 
 import ast
 
+from autofast.facts.aliases import collates_anew
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_of
-from autofast.flow.scopes import Expressions
-from autofast.model.calls import call_of, items_of
+from autofast.model.calls import call_of, is_call_of, items_of
 from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import function_of, parent_of, statement_of, within
+from autofast.model.source import function_of, parent_of, within
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
     Const,
@@ -28,98 +26,14 @@ from autofast.model.values import (
     Thing,
     begins,
     certainly,
-    const,
-    surely_named,
 )
 from autofast.ops import is_in_place, may_share
-from autofast.read.recover.compiled import records_graphs
-from autofast.techniques.syncs.scalar_tensors import kind_of
 
 # Layers whose result is their argument, or a view of it.
 PASSING = wordset("Identity Flatten Unflatten")
 CONTAINERS = wordset(
     "Sequential DataParallel parallel.DataParallel parallel.DistributedDataParallel"
 )
-
-
-def kept_template(script: Script, core: ast.expr) -> str:
-    """The template (hole ``{core}``) of what is kept of a tensor: without its graph, and safe from
-    changes in place.
-    """
-    if _is_computed_count(script, core):
-        return "{core}"
-    own = is_fresh(script, core) and not _graphs(script) and not script.unread
-    return without_graph(script, core) + ("" if own else ".clone()")
-
-
-def without_graph(script: Script, core: ast.expr) -> str:
-    """The template (hole ``{core}``) of a tensor without its graph: ``.detach()`` where it may have
-    one.
-    """
-    bare = _is_computed_count(script, core)
-    whole = kind_of(script, core) == "int"
-    bare = bare or whole or _is_detached(script, core) or _has_no_graph(script, core)
-    return "{core}" if bare else "{core}.detach()"
-
-
-def _is_computed_count(script: Script, core: ast.expr) -> bool:
-    values = script.values(core)
-    return isinstance(core, ast.Call) and surely(
-        isinstance(t, Tensor) and t.dtype == "int" and not t.grad for t in values
-    )
-
-
-def _is_detached(script: Script, core: ast.expr) -> bool:
-    """Whether the script itself says ``.detach()`` of it."""
-    return script.analysis(Flow).is_made_by(
-        core, lambda made: surely_named(script.called(made), Method, "detach")
-    )
-
-
-def _has_no_graph(script: Script, core: ast.expr) -> bool:
-    """Whether it is computed where gradients are certainly switched off, of nothing that has
-    them.
-    """
-    made: Expressions = [core]
-    if isinstance(core, ast.Name):
-        origins = script.analysis(Flow).origins(core)
-        made = [bound_to(d.node)[0] for d in origins if not d.is_augmented]
-        if len(made) != len(origins) or not made:
-            return False
-    values = [t for t in script.values(core) if t != Const(None)]  # of which nothing is read
-    return surely(isinstance(t, Tensor) and not t.grad and not t.passes for t in values) and all(
-        isinstance(v, (ast.Call, ast.BinOp)) and _runs_without(script, v) for v in made
-    )
-
-
-def _runs_without(script: Script, made: ast.expr) -> bool:
-    """Whether gradients are switched off on every way of the script to this statement."""
-    stmt, function = statement_of(made), function_of(made)
-    ways = [
-        o.grad
-        for site in script.log.within(stmt)
-        if site.kind != "forward_again"  # its runs are noted apart
-        and function_of(site.node) is function
-        for o in site
-    ]
-    return not hasattr(stmt, "body") and surely(mode in ("off", "inference") for mode in ways)
-
-
-def _graphs(script: Script) -> bool:
-    """Whether outputs may be overwritten by the next run of a CUDA graph."""
-    for site in script.calls("torch.compile"):
-        for occurrence in site:
-            if set(occurrence.args.named) & {"options"}:
-                return True
-            if "mode" in occurrence.args.named and const(
-                occurrence.args.named["mode"].values
-            ) not in (None, "default"):
-                return True
-    return records_graphs(script) is not None or bool(
-        script.calls(
-            "torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables"
-        )
-    )
 
 
 def is_fresh(script: Script, expr: ast.expr, depth: int = 0) -> bool:
@@ -227,6 +141,8 @@ def _is_stable(script: Script, name: ast.Name, loop: Loop | None, depth: int) ->
 
 
 def _begins_fresh(script: Script, made: Definition, loop: Loop | None, depth: int) -> bool:
+    if isinstance(over := made.statement, ast.For):
+        return _gives_batches(script, over, definitions_of(script, made.node).uses(made))
     value, whole = bound_to(made.node)
     if value is None or whole:
         return value is not None and (
@@ -234,6 +150,18 @@ def _begins_fresh(script: Script, made: Definition, loop: Loop | None, depth: in
         )
     unpacked = isinstance(made.statement, ast.Assign) and made.statement.value is value
     return unpacked and isinstance(value, ast.Call) and _gives_fresh(script, value, depth)
+
+
+def _gives_batches(script: Script, loop: ast.For, uses: list[ast.Name]) -> bool:
+    """Whether a loop goes over a loader that collates each batch anew, which these read."""
+    over = any(use.node is loop for x in script.loaders for use in x.uses)
+    things = [t for use in uses for t in script.values(use)]
+    return (
+        over
+        and not any(is_call_of(n, "zip") for n in ast.walk(loop.iter))
+        and surely(isinstance(t, Tensor) and bool(t.batch) for t in things)
+        and all(collates_anew(script, x) for t in things if isinstance(t, Tensor) for x in t.batch)
+    )
 
 
 def _is_plain(script: Script, value: ast.expr) -> bool:
