@@ -16,7 +16,7 @@ from autofast.config import Config
 from autofast.facts.cost import gains
 from autofast.facts.cost.machine import GPU
 from autofast.facts.cost.step import Estimate
-from autofast.facts.dimensions import dimension_count
+from autofast.facts.dimensions import dimension_count, least_dimensions
 from autofast.read import read_script
 from autofast.rule import Finding, Options, Question
 from tests.onerule import apply, run
@@ -1642,6 +1642,9 @@ def test_a_read_beside_a_copy_that_is_none_any_more(
         ("torch.full((len(x), 4, 1), 0.0)", 3),
         ("torch.randint(9, size=(len(x), 4))", 2),
         ("torch.randperm(len(x))", 1),
+        ("x.new_zeros(len(x), 4)", 2),
+        ("x.new_ones((4,))", 1),
+        ("x.new_zeros(x.shape)", None),
     ],
 )
 def test_how_many_sizes_a_new_tensor_has(made: str, known: int | None, tmp_path: Path) -> None:
@@ -1746,3 +1749,30 @@ for epoch in range(9):
 def test_the_forward_of_a_network_that_no_default_makes(default: str) -> None:
     done = apply("device-creation", NETWORKS.format(default=default), min_gain=0.01)
     assert bool(done.fixes) is (default == "shifted")
+
+
+@pytest.mark.parametrize(
+    ("made", "least"),
+    [("x", 3), ("x[:, t]", 2), ("h", 2), ("c", 2), ("y", 2), ("z", 3), ("torch.cat([y, h], 1)", 2)],
+)
+def test_how_many_dimensions_states_have(made: str, least: int, tmp_path: Path) -> None:
+    """What steps go on with has as many as what they began with."""
+    text = f"""
+import torch
+from torch import nn
+x = torch.randn(4, 5, 3).view((4, 5, 3))
+b, steps, _ = x.shape
+cell, gru, out = nn.LSTMCell(3, 6), nn.GRU(3, 6, batch_first=True), nn.Linear(6, 6)
+h, c = x.new_zeros(b, 6), x.new_zeros((b, 6))
+for t in range(steps):
+    h, c = cell(x[:, t], (h, c))
+    y = torch.relu(out(h))
+    z, _ = gru(x)
+made = {made}
+"""
+    script = model_of(tmp_path, text)
+    (value,) = [n.value for n in script.each(ast.Assign) if ast.unparse(n.targets[0]) == "made"]
+    assert least_dimensions(script, value) == least
+    scope: dict[str, torch.Tensor] = {}
+    exec(text, scope)
+    assert scope["made"].dim() == least

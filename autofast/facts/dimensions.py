@@ -7,32 +7,47 @@ import re
 from dataclasses import dataclass
 
 from autofast.facts.attribute_values import attribute_values
+from autofast.facts.rowwise import Rowwise
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.defuse import Definition
-from autofast.flow.program import definitions_at
-from autofast.model.calls import arguments_of, has_unpacking, items_of, keyword_of, may_give
+from autofast.flow.defuse import Definition, taken_by
+from autofast.flow.program import Flow, definitions_at, definitions_of, graph_of
+from autofast.model.calls import (
+    arguments_of,
+    has_unpacking,
+    is_method,
+    items_of,
+    keyword_of,
+    literal_of,
+    may_give,
+)
 from autofast.model.script import Script
-from autofast.model.several import wordset
-from autofast.model.source import function_of
-from autofast.model.syntax import SEQUENCES, has_star, is_constant, is_text
+from autofast.model.several import surely, wordset
+from autofast.model.source import function_of, parent_of, statement_of
+from autofast.model.syntax import SEQUENCES, has_star, is_attribute, is_constant, is_text
 from autofast.model.tensors import SHAPE
 from autofast.model.values import (
     Const,
+    Ext,
     Num,
     Seq,
     Tensor,
-    all_of,
     are_numbers,
     certainly,
+    is_named,
     of_kind,
 )
 from autofast.ops import is_pointwise
+from autofast.ops.families import CELLS, RECURRENT
 
 SIZED = wordset("view reshape permute")  # methods that are given each dimension
 SAME = wordset("""transpose contiguous to bool float long int short type logical_not clone detach cuda cpu swapaxes swapdims
     numpy astype copy""")
 GROWING = wordset("expand masked_fill eq ne")  # by what they are given
 SHAPED = wordset("ones zeros full rand randn empty randint", "torch.")
+NEW = wordset("new_zeros new_ones new_empty")
+# As their last argument: the state that a step goes on with.
+STEPS = frozenset(f"torch.nn.{layer}" for layer in (*CELLS, "Dropout"))
+LAYERS = frozenset(f"torch.nn.{layer}" for layer in RECURRENT)
 # Their sizes come together, behind other arguments or in front of them.
 OF_SHAPES = wordset("torch.randint torch.full torch.normal")
 MATRICES = wordset("torch.mm torch.addmm torch.eye")
@@ -44,6 +59,7 @@ MADE = wordset(
     "torch.tensor torch.as_tensor torch.LongTensor torch.from_numpy numpy.array numpy.asarray"
 )
 DEEPEST = 8
+Way = tuple[ast.expr, ...]  # the expressions that are being asked for
 
 
 @dataclass(frozen=True)
@@ -59,60 +75,67 @@ UNKNOWN = Dimensions()
 
 def dimension_count(script: Script, expr: ast.expr) -> int | None:
     """The number of dimensions; None where it does not show, or is not always the same."""
-    found = _possible(script, expr, 0)
+    found = _possible(script, expr, ())
     (one,) = found if len(found) == 1 else (UNKNOWN,)
     return one.least if one.least == one.most else None
 
 
 def least_dimensions(script: Script, expr: ast.expr) -> int:
     """How many dimensions a tensor has at the least; 0 where nothing shows it."""
-    return min(d.least for d in _possible(script, expr, 0))
+    return min((d.least for d in _possible(script, expr, ())), default=0)
 
 
 def may_be_vector(script: Script, expr: ast.expr) -> bool:
     """Whether one of the ways to make it gives one dimension."""
-    return any(d.least == d.most == 1 for d in _possible(script, expr, 0))
+    return any(d.least == d.most == 1 for d in _possible(script, expr, ()))
 
 
-def _possible(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimensions]:
+def _possible(script: Script, expr: ast.expr, way: Way) -> frozenset[Dimensions]:
     """One for each way in which the value may be made."""
-    if depth > DEEPEST:
+    if expr in way:
+        return frozenset()  # made of itself, in a loop: what else it is made of decides
+    if len(way) > DEEPEST:
         return frozenset({UNKNOWN})
+    way = (*way, expr)
     ways: set[Dimensions] = set()
     match expr:
         case ast.Name():
             for definition in definitions_at(script, expr):
-                ways |= _of_definition(script, definition, depth)
+                ways |= _of_definition(script, definition, way)
+            if sides := _sides_unpacked(script, expr):
+                ways = {Dimensions(sides, sides)}
         case ast.Attribute():
             graph = script.analysis(CallGraph)
             got = [r for getter in graph.entered(expr) for r in graph.results(getter)]
             for made in (*attribute_values(script, expr), *got):
-                ways |= _possible(script, made, depth + 1)
+                ways |= _possible(script, made, way)
         case ast.BinOp(left=a, right=b) | ast.Compare(left=a, comparators=[b]):
             ways = {
                 _broadcast(one, other)
-                for one in _operand(script, a, depth)
-                for other in _operand(script, b, depth)
+                for one in _operand(script, a, way)
+                for other in _operand(script, b, way)
             }
         case ast.UnaryOp(operand=a):
-            ways = {*_possible(script, a, depth + 1)}
+            ways = {*_possible(script, a, way)}
         case ast.IfExp(body=a, orelse=b):
-            ways = {*_possible(script, a, depth + 1), *_possible(script, b, depth + 1)}
+            ways = {*_possible(script, a, way), *_possible(script, b, way)}
         case ast.Subscript(value=value, slice=cut):
-            ways = {_cut(d, cut) for d in _possible(script, value, depth + 1)}
+            ways = {_cut(script, d, cut) for d in _possible(script, value, way)}
         case ast.Call():
-            ways = _of_call(script, expr, depth)
+            ways = _of_call(script, expr, way)
+            if not ways:
+                return frozenset()
     if ways - {UNKNOWN}:
         return frozenset(ways)
     batch = any(t.batch for t in of_kind(script.values(expr), Tensor))
     return frozenset({Dimensions(1) if batch else UNKNOWN})
 
 
-def _operand(script: Script, expr: ast.expr, depth: int) -> frozenset[Dimensions]:
+def _operand(script: Script, expr: ast.expr, way: Way) -> frozenset[Dimensions]:
     """The same for one side of an operation, where a number has no dimensions."""
     if certainly(script.values(expr), Num, Const):
         return frozenset({Dimensions(0, 0)})
-    return _possible(script, expr, depth + 1)
+    return _possible(script, expr, way)
 
 
 def _broadcast(one: Dimensions, other: Dimensions) -> Dimensions:
@@ -121,24 +144,58 @@ def _broadcast(one: Dimensions, other: Dimensions) -> Dimensions:
 
 
 def _of_definition(
-    script: Script, definition: Definition, depth: int
+    script: Script, definition: Definition, way: Way
 ) -> frozenset[Dimensions] | set[Dimensions]:
     """The same for what a definition gives its variable."""
     if definition.value is not None:
-        return _possible(script, definition.value, depth + 1)
+        return _possible(script, definition.value, way)
+    taker, place = taken_by(definition.node)
+    match taker:
+        case ast.Assign(value=ast.Call(args=[first, *_]) as call):
+            if place == [0] and surely(is_named(t, Ext, LAYERS) for t in script.called(call)):
+                return {*_possible(script, first, way)}
+            if surely(is_named(t, Ext, STEPS) for t in script.called(call)):
+                return {*_possible(script, call, way)}
     function = function_of(definition.node)
     if not definition.is_parameter or isinstance(function, ast.Module):
         return {UNKNOWN}
     found: set[Dimensions] = set()
     for call, argument in script.analysis(CallGraph).arguments(function, definition.name):
         if argument is not None:
-            found |= _possible(script, argument, depth + 1)
+            found |= _possible(script, argument, way)
         elif has_unpacking(call):
             found.add(UNKNOWN)  # else the default, which is no tensor
     return found
 
 
-def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
+def _sides_unpacked(script: Script, name: ast.Name) -> int | None:
+    """3 where ``b, t, f = x.shape`` ran before."""
+    definitions, graph = definitions_of(script, name), graph_of(script, name)
+    for use in (u for d in definitions.reaching(name) for u in definitions.uses(d)):
+        asked = parent_of(use)
+        outer = parent_of(asked) if asked is not None else None
+        if is_attribute(asked, "size") and is_method(outer) and not outer.args:
+            asked, outer = outer, parent_of(outer)
+        match outer:
+            case ast.Assign(targets=[ast.Tuple(elts=sides)], value=value) as unpacks if (
+                value is asked
+                and (is_attribute(asked, "shape") or isinstance(asked, ast.Call))
+                and not has_star(sides)
+                and definitions.reaching(use) == definitions.reaching(name)
+                and graph.dominates(unpacks, statement_of(name))
+            ):
+                return len(sides)
+    return None
+
+
+def _is_turn(script: Script, index: ast.expr) -> bool:
+    """Whether it counts the turns of a loop."""
+    made = script.analysis(Flow).definition(index)
+    taker, _ = taken_by(made.node) if made is not None else (None, [])
+    return isinstance(taker, ast.For) and script.is_call(taker.iter, "builtins.range")
+
+
+def _cut(script: Script, whole: Dimensions, cut: ast.expr) -> Dimensions:
     """What is left of a tensor by ``[:, None, :n]``; an index of unknown kind may be a tensor with
     dimensions of its own.
     """
@@ -147,10 +204,13 @@ def _cut(whole: Dimensions, cut: ast.expr) -> Dimensions:
     kept = sum(isinstance(p, ast.Slice) for p in parts)
     if kept == len(parts):
         return Dimensions(max(kept, whole.least), whole.most)
-    if not new or not all_of(parts, ast.Slice, ast.Constant):
+    turns = [p for p in parts if _is_turn(script, p)]
+    if not (new or turns) or not all(
+        isinstance(p, (ast.Slice, ast.Constant)) or p in turns for p in parts
+    ):
         return Dimensions(new + kept)
-    gone = len(parts) - new - kept
-    return Dimensions(max(new + kept, whole.least + new - gone))
+    more = new - (len(parts) - new - kept)
+    return Dimensions(max(new + kept, whole.least + more), whole.most and whole.most + more)
 
 
 def sizes(script: Script, call: ast.Call) -> list[ast.expr] | None:
@@ -171,34 +231,46 @@ def sizes(script: Script, call: ast.Call) -> list[ast.expr] | None:
     return call.args
 
 
-def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
+def _of_call(script: Script, call: ast.Call, way: Way) -> set[Dimensions]:
     if (name := script.library_function(call)) in SHAPED:
         asked = sizes(script, call)
         return {UNKNOWN if asked is None else Dimensions(len(asked), len(asked))}
     if name in VECTORS or (name in FILES and _is_plain(call)):
         return {Dimensions(1, 1)}
+    if (step := script.analysis(Rowwise).step(call)) is not None:
+        return {*_possible(script, step[0], way)}
+    if surely(is_named(t, Ext, STEPS) for t in script.called(call)):
+        state = items_of((call.args or [call])[-1])[0]  # ``h`` of ``(h, c)``
+        return {*_possible(script, state, way)} if call.args else {UNKNOWN}
+    if name == "torch.cat":
+        along = literal_of(keyword_of(call, "dim") or next(iter(call.args[1:]), None))
+        return {Dimensions(along + 1 if isinstance(along, int) else 0)}
     match call:
         case ast.Call(args=[inner, *_]) if name in MADE:
             if may_give(call, "ndmin"):
                 return {UNKNOWN}
             given = script.values(inner)
             row = certainly(given, Seq) and all(are_numbers(t.any()) for t in of_kind(given, Seq))
-            return {Dimensions(1, 1)} if row else {*_possible(script, inner, depth + 1)}
+            return {Dimensions(1, 1)} if row else {*_possible(script, inner, way)}
         case ast.Call() if name in MATRICES:
             return {Dimensions(2, 2)}
         case ast.Call(args=[inner, *_]) if name == "torch.nn.Parameter":
-            return {*_possible(script, inner, depth + 1)}
+            return {*_possible(script, inner, way)}
         case ast.Call(args=[_, pattern, *_]) if name == "einops.rearrange":
             return {_rearranged(script.constant(pattern))}
         case ast.Call(args=[pattern, *_]) if name == "torch.einsum":
             return {_summed(script.constant(pattern))}
         case ast.Call(args=[inner, *_]) if name.removeprefix("torch.") in TRIANGLES:
-            return _of_two(_possible(script, inner, depth + 1))
+            return _of_two(_possible(script, inner, way))
+        case ast.Call(func=ast.Attribute(attr=attr), args=[first, *rest]) if attr in NEW:
+            sides = first.elts if isinstance(first, SEQUENCES) else [first, *rest]
+            known = not has_star(sides) and (rest or first not in sides)
+            return {Dimensions(len(sides), len(sides)) if known else UNKNOWN}
         case ast.Call(func=ast.Attribute(attr=attr), args=args, keywords=[]) if attr in SIZED:
             each = len(args) > 1 and not has_star(args)
             return {Dimensions(len(args), len(args)) if each else UNKNOWN}
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
-            before = _possible(script, inner, depth + 1)
+            before = _possible(script, inner, way)
             if attr in SAME:
                 return {*before}
             if attr in TRIANGLES:
@@ -209,7 +281,7 @@ def _of_call(script: Script, call: ast.Call, depth: int) -> set[Dimensions]:
                 return {Dimensions(d.least, min(d.most or 2, 2)) for d in before}
             if is_pointwise(f".{attr}"):
                 for other in arguments_of(call):
-                    more = _operand(script, other, depth)
+                    more = _operand(script, other, way)
                     before = frozenset(_broadcast(one, two) for one in before for two in more)
                 return {*before}
             if attr in GROWING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edits, Remove, Replace
@@ -12,19 +13,35 @@ from autofast.model.script import Script
 from autofast.model.several import of_kind
 from autofast.model.source import within_any
 from autofast.rule import Effect, Options, Refusal
+from autofast.techniques.loops.collected import collected_edits
 from autofast.techniques.loops.counts import count_edits
 from autofast.techniques.loops.masks import mask_edits
 from autofast.techniques.loops.numbers import number_edits
 from autofast.techniques.loops.pairs import pair_edits
-from autofast.techniques.loops.rows import Rows
+from autofast.techniques.loops.rows import Planned, Rows
 from autofast.techniques.loops.spans import span_edits
 
+Planner = Callable[[Script, ast.For], Planned]
+
+
+def of_rows(edits_of: Callable[[Script, Rows], Planned]) -> Planner:
+    """The same of a loop over rows."""
+    return lambda script, loop: edits_of(script, Rows(script, loop))
+
+
 KINDS = (
-    (mask_edits, "fills a mask row by row, each with kernels of its own"),
-    (span_edits, "fills spans row by row, each with a kernel of its own"),
-    (pair_edits, "computes one pair of columns after the other, each with kernels of its own"),
-    (number_edits, "computes a number of one row after the other, each with kernels of its own"),
-    (count_edits, "counts row by row, each with kernels of its own"),
+    (of_rows(mask_edits), "fills a mask row by row, each with kernels of its own"),
+    (of_rows(span_edits), "fills spans row by row, each with a kernel of its own"),
+    (
+        of_rows(pair_edits),
+        "computes one pair of columns after the other, each with kernels of its own",
+    ),
+    (
+        of_rows(number_edits),
+        "computes a number of one row after the other, each with kernels of its own",
+    ),
+    (of_rows(count_edits), "counts row by row, each with kernels of its own"),
+    (collected_edits, "applies a layer in each turn to what is only collected"),
 )
 
 
@@ -52,7 +69,7 @@ def batched(script: Script) -> list[Batched]:
             continue
         for edits_of, message in KINDS:
             try:
-                edits, effect = edits_of(script, Rows(script, loop))
+                edits, effect = edits_of(script, loop)
                 found.append(Batched(loop, message, edits, effect=effect))
                 break
             except Refusal as why:
