@@ -60,10 +60,10 @@ class FetchedBack:
             whole = {w for c in group for w in _waits(c) if is_method(w, *WHOLE)}
             why = next((c.flow.elsewhere for c in group if c.flow.elsewhere), "")
             if why and whole & frequent and not any(_may_differ(script, c) for c in group):
-                self.needed |= dict.fromkeys(whole & frequent, why)
+                self.needed |= dict.fromkeys(sorted(whole & frequent, key=_place), why)
         for group in _joined(groups, lambda c: {statement_of(c.transfer.node)}):
             waits = {w for c in group for w in _waits(c)}
-            often = sorted(waits & frequent, key=lambda n: (source_of(n).rel, *position(n)))
+            often = sorted(waits & frequent, key=_place)
             if often:
                 edits = tuple(_left_out(script, group))
                 for nodes in grouped((statement_of(n), n) for n in often).values():
@@ -101,6 +101,12 @@ def _copies(script: Script, transfer: Transfer) -> Iterator[Copy]:
         flow.follow(start, (name,) if start is whole else ())
         if flow.waits:
             yield Copy(transfer, name, flow)
+
+
+def _place(node: ast.AST) -> tuple[str, tuple[int, int], int, int]:
+    """Of two that begin together, the inner one comes first."""
+    end = getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)
+    return source_of(node).rel, position(node), *end
 
 
 def _waits(copy: Copy) -> Nodes:
