@@ -1429,3 +1429,15 @@ def test_numbers_are_put_in_and_rows_taken_out_on_the_device() -> None:
 )  # fmt: skip
 def test_what_is_put_in_many_times_stays(old: str, new: str, stays: str) -> None:
     assert old in SCORES and stays in apply("device-creation", SCORES.replace(old, new)).text
+
+
+@pytest.mark.parametrize(("above", "below"), [(True, False), (False, True)])
+def test_flags_beside_star_imports(above: bool, below: bool) -> None:
+    """A star import may give the flag another value below its definition, but not above it."""
+    star = "from networks import *"
+    text = SCRIPT.format(make="z = Tensor(np.ones((3, 4)))", before=star if below else "")
+    if above:
+        text = text.replace("import torch\n", f"import torch\n{star}\n", 1)
+    found = apply(RULE, text, files={"networks.py": "import torch\n\nwidth = torch.ones(1)\n"})
+    written = "z = torch.ones(3, 4, device=" in found.text
+    assert written is above

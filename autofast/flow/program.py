@@ -106,7 +106,7 @@ class Flow:
 
     def means_the_same(self, load: ast.Name, place: ast.stmt) -> bool:
         """Whether a name has at another place of the file the value that is read here: its variable
-        has one definition, which runs before.
+        has one definition, which runs before, or the last of several.
         """
         variables = variables_of(place)
         variable = variables.of(load) if source_of(load) is source_of(place) else None
@@ -115,9 +115,13 @@ class Flow:
         stores = variables.stores(variable)
         if is_parameter(variable.scope, variable.name):
             return not any_of(stores, ast.Name)
-        if len(stores) != 1:
+        last = self.definition(load) if len(stores) > 1 else Definition(load.id, stores[0])
+        if last is None or last.statement is None:
             return False
-        made = statement_of(stores[0])
+        made = last.statement
+        for other in {*map(statement_of, stores)} - {made}:  # `from models import *` above it
+            if not is_same_function(other, made) or self.graph(made).may_follow(other, made):
+                return False
         if not is_same_function(made, place):
             return is_at_top(made) and not isinstance(made, LOOPS)
         return made is not place and self.graph(place).dominates(made, place)
