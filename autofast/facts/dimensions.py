@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from autofast.facts.attribute_values import attribute_values
+from autofast.facts.makers import ANY, Makers
 from autofast.facts.rowwise import Rowwise
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, taken_by
@@ -119,6 +120,9 @@ def _possible(script: Script, expr: ast.expr, way: Way) -> frozenset[Dimensions]
             ways = {*_possible(script, a, way)}
         case ast.IfExp(body=a, orelse=b):
             ways = {*_possible(script, a, way), *_possible(script, b, way)}
+        case ast.Subscript(slice=cut) if is_text(cut):
+            for made in script.analysis(Makers).all(expr):
+                ways |= _possible(script, made, way)
         case ast.Subscript(value=value, slice=cut):
             ways = {_cut(script, d, cut) for d in _possible(script, value, way)}
         case ast.Call():
@@ -244,7 +248,11 @@ def _of_call(script: Script, call: ast.Call, way: Way) -> set[Dimensions]:
         return {*_possible(script, state, way)} if call.args else {UNKNOWN}
     if name == "torch.cat":
         along = literal_of(keyword_of(call, "dim") or next(iter(call.args[1:]), None))
-        return {Dimensions(along + 1 if isinstance(along, int) else 0)}
+        least = along + 1 if isinstance(along, int) else 0
+        parts = script.analysis(Makers).back(call.args[0], (ANY,)) if call.args else None
+        joined = [_possible(script, part, way) for part, of in parts or () if not of]
+        exact = (d for found in joined for d in found if len(found) == 1 and d.most == d.least)
+        return {next(exact, Dimensions(least))}  # all have as many
     match call:
         case ast.Call(args=[inner, *_]) if name in MADE:
             if may_give(call, "ndmin"):
@@ -268,6 +276,7 @@ def _of_call(script: Script, call: ast.Call, way: Way) -> set[Dimensions]:
             return {Dimensions(len(sides), len(sides)) if known else UNKNOWN}
         case ast.Call(func=ast.Attribute(attr=attr), args=args, keywords=[]) if attr in SIZED:
             each = len(args) > 1 and not has_star(args)
+            each = each or (len(args) == 1 and isinstance(script.constant(args[0]), int))
             return {Dimensions(len(args), len(args)) if each else UNKNOWN}
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)):
             before = _possible(script, inner, way)

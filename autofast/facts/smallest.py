@@ -6,32 +6,28 @@ import ast
 from collections.abc import Iterable
 from functools import cached_property
 
-from autofast.facts.arrays import held_under
-from autofast.facts.loaders import values_given
-from autofast.flow.callgraph import CallGraph, code_of
-from autofast.flow.defuse import Definition, taken_by
+from autofast.facts.makers import Items, Way
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, keyword_of, variable_name
+from autofast.model.calls import keyword_of
 from autofast.model.contents import with_contents
 from autofast.model.names import LEGACY_TENSORS, last_part
-from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import any_in, not_none, of_kind, one, wordset
-from autofast.model.syntax import SEQUENCES, TAKERS, Def
-from autofast.model.values import Const, Func, Seq, certainly
+from autofast.model.several import not_none, of_kind, wordset
+from autofast.model.syntax import SEQUENCES
+from autofast.model.values import Const, Seq, certainly
 
-Way = tuple[object, ...]  # to a part of a value: places in tuples, keys, ANY element
-ANY = ...
-# Never negative; what is as small as its first argument; ways around the things that loops go over.
-COUNTS = wordset("len size numel nelement dim argmax argmin nonzero argsort")
+# Never negative, also as a part of what is given; what is as small as its first argument.
+COUNTS = wordset("len size numel nelement dim argmax argmin nonzero argsort zeros")
+PLACES: dict[object, frozenset[str]] = {0: wordset("enumerate"), 1: wordset("max min topk sort")}
 KEEP = LEGACY_TENSORS | wordset(
     """to cuda cpu detach long int short item tolist numpy view reshape flatten squeeze unsqueeze
     expand repeat contiguous clone copy astype type max min sum tensor as_tensor from_numpy array
     asarray stack cat sorted list tuple reversed clamp"""
 )
-AROUND = wordset("tqdm trange list tuple sorted reversed iter")
 DEEP = 40
 
 
@@ -40,7 +36,7 @@ class Smallest:
 
     def __init__(self, script: Script):
         self.script, self.flow = script, script.analysis(Flow)
-        self.calls = script.analysis(CallGraph)
+        self.makers, self.calls = script.analysis(Items), script.analysis(CallGraph)
         self._open: set[tuple[ast.expr, Way]] = set()
         self._assumed: set[tuple[ast.expr, Way]] = set()
         self._depth = 0
@@ -62,8 +58,13 @@ class Smallest:
             return 0
         self._open.add(key)
         made = self.flow.reaching(expr)
-        written = any(d.node in self._written for d in made)
-        found = None if written else _least(self._defined(d, way) for d in made)
+        filled = [e for d in made for e in self.makers.filled(d.node)]
+        if filled and not way:
+            found = _least(self.of(e) for e in filled)
+        elif not filled and any(d.node in self._written for d in made):
+            found = None
+        else:
+            found = self._of(expr, way)
         self._open.discard(key)
         if key in self._assumed:
             self._assumed.discard(key)
@@ -96,33 +97,18 @@ class Smallest:
                 return 0
             case ast.Attribute(attr="shape" | "ndim"):
                 return 0
-            case ast.Attribute(value=owner, attr=name):
-                things = self.script.values(owner)
-                held = [e for t in things for e in held_under(self.script, t, name)]
-                return _least(self.of(e, way) for e in held)
             case ast.Subscript(value=inner, slice=index):
                 return self.of(inner, (self.script.constant(index), *way))
-            case ast.IfExp(body=body, orelse=other):
-                return _least(self.of(e, way) for e in (body, other))
-            case ast.List(elts=elts) | ast.Tuple(elts=elts):
-                if way and type(key := way[0]) is int and -len(elts) <= key < len(elts):
-                    return self.of(elts[key], way[1:])
-                return _least(self.of(e, way[1:]) for e in elts)
-            case ast.Dict(keys=keys, values=values) if way:
-                named = [v for k, v in zip(keys, values, strict=True) if _says(k, way[0])]
-                return self.of(one(named), way[1:])
-            case ast.ListComp(elt=elt) | ast.GeneratorExp(elt=elt):
-                return self.of(elt, way[1:])
-            case ast.DictComp(value=value, generators=[only]) if is_method(only.iter, "items"):
-                # {k: v.to(device) for k, v in batch.items()}
-                kept = {*map(variable_name, _moved(value))}
-                if kept == {variable_name(getattr(only.target, "elts", [None])[-1])}:
-                    return self.of(only.iter.func.value, way)
+            case ast.List(elts=elts) | ast.Tuple(elts=elts) if not way:
+                return _least(self.of(e) for e in elts)
+            case ast.ListComp(elt=elt) | ast.GeneratorExp(elt=elt) if not way:
+                return self.of(elt)
             case ast.BinOp(left=left, op=op, right=right) if not self.script.may_be(expr, Seq):
                 return self._combined(op, left, right)
-            case ast.Call():
-                return self._called(expr, way)
-        return None
+        back = self.makers.back(expr, way)
+        if back is None:
+            return self._called(expr, way) if isinstance(expr, ast.Call) else None
+        return _least(self.of(*place) for place in back)
 
     def _combined(self, op: ast.operator, left: ast.expr, right: ast.expr) -> float | None:
         first, other = self.of(left), self.of(right)
@@ -140,13 +126,9 @@ class Smallest:
         return None
 
     def _called(self, call: ast.Call, way: Way) -> float | None:
-        codes = [code_of(thing) for thing in self.script.called(call)]
-        if codes and all(codes):
-            every = (self.calls.results(c.function) for code in codes for c in code)
-            return _least(self.of(r, way) for results in every for r in results)
         function, given = self.script.operation(call)
         name = last_part(function)
-        if name in COUNTS or (way and way[-1] == 1 and name in ("max", "min", "topk", "sort")):
+        if name in COUNTS or (way and name in PLACES.get(way[-1], ())):
             return 0
         low = keyword_of(call, "min") or keyword_of(call, "low")
         if name in ("clamp", "clip", "clamp_min"):
@@ -157,61 +139,13 @@ class Smallest:
         if name in ("randint", "randrange", "integers", "arange", "range"):
             several = low or (len(given) > 1 and not isinstance(given[1], SEQUENCES))
             return self.of(low or given[0]) if several else 0
+        if name == "full" and len(given) > 1:
+            return self.of(given[1])
         if name not in KEEP or not given:
             return None
         others = given[1:] if name in ("min", "max", "sum") else []
         found = _least([self.of(given[0], way), *(self.of(e) for e in others)])
         return found if found is None or name != "sum" else min(found, 0)
-
-    def _defined(self, made: Definition, way: Way) -> float | None:
-        """Of what a definition gives its variable."""
-        if made.is_parameter:
-            return _least(self.of(e, way) for e in self.calls.gives(made))
-        taker, places = taken_by(made.node)
-        if isinstance(taker, TAKERS) and -1 not in places:
-            return self._element(taker.iter, (*places, *way))
-        if isinstance(taker, ast.Assign) and -1 not in places:
-            return self.of(taker.value, (*places, *way))
-        return None
-
-    def _element(self, over: ast.expr, way: Way) -> float | None:
-        """Of what a loop over this gets."""
-        found = self.script.values(over)
-        loaders = [x for x in self.script.loaders if any_in(found, x.things)]
-        if loaders and len(found) <= sum(len(x.things) for x in loaders):
-            return _least(n for x in loaders for n in self._batch(x, way))
-        match over:
-            case ast.Call(args=[inner, *_]) if name := last_part(
-                self.script.library_name(over.func)
-            ):
-                if name == "enumerate" and way:
-                    return self._element(inner, way[1:]) if way[0] == 1 else 0
-                if name == "zip" and way and type(way[0]) is int and way[0] < len(over.args):
-                    return self._element(over.args[way[0]], way[1:])
-                if name in AROUND:
-                    return self._element(inner, way)
-        return self.of(over, (ANY, *way))
-
-    def _batch(self, loader: Loader, way: Way) -> Iterable[float | None]:
-        """Of a part of the batches of a loader: what its ``collate_fn``, or its items, return."""
-        collate = values_given(loader, "collate_fn")
-        functions: list[Def | ast.Lambda | None] = [t.node for t in of_kind(collate, Func)]
-        if not collate:
-            functions = [d.getitem for d in loader.datasets]
-        for function in functions or [None]:
-            results = self.calls.results(function) if function is not None else []
-            yield _least(self.of(r, way) for r in results)
-
-
-def _moved(value: ast.expr) -> list[ast.expr]:
-    """``v``, for ``v.to(device) if torch.is_tensor(v) else v`` both times."""
-    if isinstance(value, ast.IfExp):
-        return [*_moved(value.body), *_moved(value.orelse)]
-    return _moved(value.func.value) if is_method(value, "to", "cuda") else [value]
-
-
-def _says(key: ast.expr | None, name: object) -> bool:
-    return isinstance(key, ast.Constant) and key.value == name
 
 
 def _least(found: Iterable[float | None]) -> float | None:
