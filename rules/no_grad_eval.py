@@ -169,9 +169,7 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     since = (DECORATOR if isinstance(edit, Decorator) else None) if only else SINCE
     rounds = any(has_fast_path(o.this) for e in told for s in e.forwards for o in s)
     effect = Effect.ROUNDING if rounds else None
-    yield Finding(
-        node, message, edits=(*imports, edit), asks=asks, torch=since, effect=effect
-    )
+    yield Finding(node, message, edits=(*imports, edit), asks=asks, torch=since, effect=effect)
 
 
 def _is_one_pass(evaluation: Evaluation, all_data: bool) -> bool:

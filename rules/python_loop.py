@@ -8,7 +8,8 @@ from autofast.facts.cost import gains
 from autofast.facts.row_by_row import row_by_row
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.loops.planned import Batched, batched
+from autofast.techniques.loops.planned import Batched, batched, in_half
+from autofast.techniques.precision.amp import Amp, amp
 from autofast.write.spelling import uses_gpu
 
 SINCE = (1, 7)  # amax
@@ -24,6 +25,7 @@ ADVICE = (
     Effect.EXACT,
     groups=("sync",),
     decides=Batched,
+    uses=("autocast", "grad-scaler", "bce-with-logits"),
     relieves={"host": 10},
     asks=gains.elements,
 )
@@ -32,6 +34,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if options.target == "cpu" or not uses_gpu(script):
         return  # on the CPU, nothing is launched
     plans = script.analysis(batched)
+    if plans and options.decides(Amp) and (found := amp(script, options)).blocks:
+        plans = plans if found.refused else script.analysis(in_half)
     for plan in plans:
         if plan.refusal:
             yield Finding(plan.loop, plan.message, refusal=plan.refusal)

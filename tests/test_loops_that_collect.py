@@ -81,7 +81,7 @@ PLACES = [
     ),
     (
         LOOP + "ys.append(torch.sigmoid(self.deep(torch.tanh(h)) * 2 - 1))\n" + STACK,
-        "ys.append(h)\nreturn torch.sigmoid(((self.deep(torch.tanh(torch.stack(ys, 1))) * 2) - 1))",
+        "ys.append(h)\nreturn torch.sigmoid((self.deep(torch.tanh(torch.stack(ys, 1))) * 2) - 1)",
     ),
     (
         LOOP + "ys.append(self.head(h).softmax(dim=-1).unsqueeze(1))\nreturn torch.cat(ys, 1)",

@@ -441,7 +441,7 @@ def test_other_loops(text: str) -> None:
 
 
 ROW_BY_ROW = [
-    "parts = []\nfor g in range(int(y.max()) + 1):\n    parts.append(h[y == g].sum(0))\nh = torch.stack(parts)[y]",
+    "parts = []\nfor g in range(int(y.max()) + 1):\n    parts.append(h[y == g].max(0)[0])\nh = torch.stack(parts)[y]",
     "for i in range(B):\n    h[i] = h[i] / (h[i].norm() + 1)",
     "out = torch.zeros(B, device=ids.device)\nfor i in range(B):\n    for t in range(T):\n        out[i] = out[i] + h[i, t].sum()",
     "h = torch.stack([h[i] * h[i].sum() for i in range(B)])",

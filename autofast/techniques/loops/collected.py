@@ -9,19 +9,14 @@ import ast
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edits, Holes, Remove, Rewrite
-from autofast.facts.batch.samples import is_set_later
-from autofast.facts.cost.bounds import range_turns
-from autofast.facts.cost.run_counts import over_layers
 from autofast.facts.dimensions import least_dimensions
-from autofast.facts.row_by_row import FEW, TRAINING
 from autofast.facts.rowwise import Rowwise
-from autofast.facts.turns import carried
 from autofast.flow.changes import may_change
 from autofast.flow.memory import Memory
-from autofast.flow.program import Flow, definitions_at
+from autofast.flow.program import Flow
 from autofast.model.calls import is_method, keyword_of, literal_of, variable_name
 from autofast.model.script import Script
-from autofast.model.several import any_of, of_kind
+from autofast.model.several import any_of
 from autofast.model.source import (
     ancestors,
     block_of,
@@ -31,36 +26,20 @@ from autofast.model.source import (
     within,
 )
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Tensor, is_weight
-from autofast.ops.families import SIGNS
-from autofast.rule import Effect, Refusal
-from autofast.techniques.loops.rows import Planned, appended, put_together
+from autofast.rule import Refusal
+from autofast.techniques.loops.rows import appended, applied, bare, is_fixed, put_together
 
 Step = tuple[ast.expr, ast.expr]  # an expression, and what of it a layer or operation works on
 
 
-def collected_edits(script: Script, loop: ast.For) -> Planned:
-    """What applies such layers behind the loop; raises :class:`Refusal` without words where there
-    is none.
-    """
-    turns, memory = range_turns(script, loop), script.analysis(Memory)
-    if (turns is not None and turns < FEW) or over_layers(loop):
-        raise Refusal
-    written = (e for n in walk(loop) for e in memory.written(n))
-    if any(is_weight(t) for e in written for t in script.values(e)) or any(
-        is_method(n, *TRAINING) for n in walk(loop)
-    ):
-        raise Refusal  # the layer is another one in each turn
-    if carried(script, loop) is None:
-        raise Refusal  # it may turn over parts so that not all need memory at once
+def collected(script: Script, loop: ast.For) -> Edits:
+    """What applies such layers behind a loop."""
     edits: Edits = ()
     for statement in nodes_in(loop, ast.Expr):
         found = appended(statement)
         if found and next(n for n in ancestors(statement) if isinstance(n, LOOPS)) is loop:
             edits += _Layers(script, loop, statement).edits(*found)
-    if not edits:
-        raise Refusal
-    return edits, Effect.ROUNDING
+    return edits
 
 
 @dataclass
@@ -89,11 +68,11 @@ class _Layers:
             return ()
         code = "{}"
         for outer, inner in reversed(steps):
-            code = self.applied(outer, inner, code)
+            code = applied(outer, inner, code, self.hole)
         return (
             Rewrite(first, "{leaf}", {"leaf": leaf}),
             *map(Remove, self.gone),
-            Rewrite(call, code, self.holes),
+            Rewrite(call, bare(code), self.holes),
         )
 
     def steps(self, expr: ast.expr) -> list[Step]:
@@ -110,23 +89,12 @@ class _Layers:
                 step, self.squeezed = None if last else (value.func.value, True), not last
             elif step is not None:
                 self.layers += step[1]
-            if step is None or not self.is_fixed(value, step[0]):
+            if step is None or not is_fixed(self.script, self.loop, value, step[0]):
                 return steps
             if value is not expr:
                 self.gone.append(statement_of(value))
             steps.append((value, step[0]))
             expr, last = step[0], last or step[1]
-
-    def is_fixed(self, outer: ast.expr, inner: ast.expr) -> bool:
-        """Whether nothing else of a step differs from turn to turn."""
-        if not self.script.must_be(inner, Tensor):
-            return False
-        rest = [n for n in nodes_in(outer, ast.expr) if n is not outer and not within(n, inner)]
-        made = (d for n in of_kind(rest, ast.Name) for d in definitions_at(self.script, n))
-        set_later = (is_set_later(self.script, a.attr) for a in of_kind(rest, ast.Attribute))
-        return not (
-            any_of(rest, ast.Call) or any(within(d.node, self.loop) for d in made) or any(set_later)
-        )
 
     def keeps_features(self, call: ast.Call, leaf: ast.expr, axis: object) -> bool:
         """Whether the last dimension stays the last when all turns are put together."""
@@ -158,26 +126,6 @@ class _Layers:
         return may_change(self.script, between, leaf) is not None or any(
             memory.may_share(e, leaf) for s in code for n in walk(s) for e in memory.written(n)
         )
-
-    def applied(self, outer: ast.expr, inner: ast.expr, code: str) -> str:
-        """A step, of other code: what it does stands in holes."""
-        plain = code if code.endswith(("}", ")")) and not code.startswith("-") else f"({code})"
-        match outer:
-            case ast.BinOp(left=left, op=op, right=right):
-                sign = SIGNS.get(type(op), "**")
-                one, other = (plain if e is inner else self.hole(e) for e in (left, right))
-                return f"({one} {sign} {other})"
-            case ast.UnaryOp():
-                return f"(-{plain})"
-            case ast.Call(func=ast.Attribute(value=of, attr=name)) if of is inner:
-                return f"{plain}.{name}({', '.join(self.others(outer, inner, []))})"
-            case ast.Call(func=func):
-                return f"{self.hole(func)}({', '.join(self.others(outer, inner, [code]))})"
-        raise Refusal
-
-    def others(self, call: ast.Call, inner: ast.expr, before: list[str]) -> list[str]:
-        more = [self.hole(a) for a in call.args if a is not inner]
-        return [*before, *more, *(f"{k.arg}={self.hole(k.value)}" for k in call.keywords)]
 
     def hole(self, expr: ast.expr) -> str:
         name = f"e{len(self.holes)}"

@@ -13,20 +13,21 @@ from autofast.model.script import Script
 from autofast.model.several import of_kind
 from autofast.model.source import within_any
 from autofast.rule import Effect, Options, Refusal
-from autofast.techniques.loops.collected import collected_edits
 from autofast.techniques.loops.counts import count_edits
+from autofast.techniques.loops.groups import group_edits
 from autofast.techniques.loops.masks import mask_edits
 from autofast.techniques.loops.numbers import number_edits
 from autofast.techniques.loops.pairs import pair_edits
+from autofast.techniques.loops.recurrent import recurrent_edits
 from autofast.techniques.loops.rows import Planned, Rows
 from autofast.techniques.loops.spans import span_edits
 
-Planner = Callable[[Script, ast.For], Planned]
+Planner = Callable[[Script, ast.For, bool], Planned]
 
 
 def of_rows(edits_of: Callable[[Script, Rows], Planned]) -> Planner:
     """The same of a loop over rows."""
-    return lambda script, loop: edits_of(script, Rows(script, loop))
+    return lambda script, loop, half: edits_of(script, Rows(script, loop, half))
 
 
 KINDS = (
@@ -40,8 +41,15 @@ KINDS = (
         of_rows(number_edits),
         "computes a number of one row after the other, each with kernels of its own",
     ),
+    (
+        of_rows(group_edits),
+        "sums the rows of one group after the other, each with kernels of its own",
+    ),
     (of_rows(count_edits), "counts row by row, each with kernels of its own"),
-    (collected_edits, "applies a layer in each turn to what is only collected"),
+    (
+        lambda script, loop, half: recurrent_edits(script, loop),
+        "applies layers in each turn that need not wait for the turn before",
+    ),
 )
 
 
@@ -61,7 +69,7 @@ class Batched:
         return [e.stmt for e in self.edits if isinstance(e, (Remove, Replace))]
 
 
-def batched(script: Script) -> list[Batched]:
+def batched(script: Script, half: bool = False) -> list[Batched]:
     """The loops that run in every step, each of whose turns does the same to a row."""
     found: list[Batched] = []
     for loop in of_kind({n: n for _, n in frequent_nodes(script, ast.For)}.values(), ast.For):
@@ -69,13 +77,18 @@ def batched(script: Script) -> list[Batched]:
             continue
         for edits_of, message in KINDS:
             try:
-                edits, effect = edits_of(script, loop)
+                edits, effect = edits_of(script, loop, half)
                 found.append(Batched(loop, message, edits, effect=effect))
                 break
             except Refusal as why:
                 if str(why):
                     found.append(Batched(loop, message, refusal=str(why)))
     return found
+
+
+def in_half(script: Script) -> list[Batched]:
+    """The same where they will run under autocast."""
+    return batched(script, True)
 
 
 def gone(script: Script, options: Options) -> list[ast.stmt]:

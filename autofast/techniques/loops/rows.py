@@ -8,14 +8,14 @@ numbers by operations on each element.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from autofast.edit.edits import Edits, Holes
 from autofast.facts.batch.alignment import Alignment, is_flat
-from autofast.facts.batch.samples import is_all
+from autofast.facts.batch.samples import is_all, is_set_later
 from autofast.facts.dimensions import dimension_count
 from autofast.facts.element_reads import stays_inside
 from autofast.facts.extents import measured_by, row_count, same_number
@@ -77,10 +77,12 @@ class Rows:
         over: the tensors that it gets rows of, by the variables that get them.
         count: how often it turns, of ``range(count)``.
         holes: what stands for the names in the code of :class:`Whole`.
+        half: the loop runs under autocast.
         lists: what ``torch`` is called, where lists of numbers may become tensors; else empty.
     """
 
-    def __init__(self, script: Script, loop: ast.For):
+    def __init__(self, script: Script, loop: ast.For, half: bool = False):
+        self.half = half
         self.script, self.loop, self.flow = script, loop, script.analysis(Flow)
         self.index, self.over, self.holes = "", dict[str, ast.expr](), Holes()
         self.count: ast.expr | None = None
@@ -345,6 +347,45 @@ def one_cut(cuts: list[ast.expr]) -> ast.Slice:
     if len(bounded) != 1 or not all_of(cuts, ast.Slice) or bounded[0].step is not None:
         raise Refusal
     return bounded[0]
+
+
+def is_fixed(script: Script, loop: ast.For, outer: ast.expr, inner: ast.expr) -> bool:
+    """Whether an expression gives the same in all turns of a loop where the tensor inside of it
+    does.
+    """
+    if not script.must_be(inner, Tensor):
+        return False
+    rest = [n for n in nodes_in(outer, ast.expr) if n is not outer and not within(n, inner)]
+    made = (d for n in of_kind(rest, ast.Name) for d in definitions_at(script, n))
+    set_later = (is_set_later(script, a.attr) for a in of_kind(rest, ast.Attribute))
+    return not (any_of(rest, ast.Call) or any(within(d.node, loop) for d in made) or any(set_later))
+
+
+def applied(outer: ast.expr, inner: ast.expr, code: str, hole: Callable[[ast.expr], str]) -> str:
+    """The code of an expression with other code in the place of a part of it."""
+    match outer:
+        case ast.BinOp(left=left, op=op, right=right):
+            one, other = (code if e is inner else hole(e) for e in (left, right))
+            return f"({one} {SIGNS.get(type(op), '**')} {other})"
+        case ast.UnaryOp():
+            return f"(-{code})"
+        case ast.Call(func=func, args=args, keywords=keywords):
+            given = [bare(code) if a is inner else hole(a) for a in args]
+            named = [f"{k.arg}={hole(k.value)}" for k in keywords]
+            of = getattr(func, "value", None)
+            called = f"{code}.{func.attr}" if of is inner else hole(func)  # type: ignore[attr-defined]
+            return f"{called}({', '.join([*given, *named])})"
+    raise Refusal
+
+
+def bare(code: str) -> str:
+    """Code without the parentheses around all of it."""
+    depth = 0
+    for place, letter in enumerate(code):
+        depth += (letter == "(") - (letter == ")")
+        if not depth:
+            return code[1:-1] if code[0] == "(" and place == len(code) - 1 else code
+    return code
 
 
 def appended(statement: ast.stmt) -> tuple[ast.Name, ast.expr] | None:
