@@ -138,6 +138,7 @@ def test_layers_behind_the_loop(body: str, written: str) -> None:
         LOOP + "ys.append(self.one(h).squeeze(-1).softmax(-1))\nreturn torch.stack(ys, -1)",
         LOOP + "ys.append(self.drop(self.out(h)))\n" + STACK,  # draws for each turn
         LOOP + "ys.append(self.normed(h))\n" + STACK,  # takes the mean of the batch
+        "f = self.out\n" + LOOP + "ys.append(f(h))\n    f = self.head\n" + STACK,
         LOOP + "ys.append(self.drawn(h))\n" + STACK,
         LOOP + "ys.append(self.inside(h))\n" + STACK,  # writes to what the next turn reads
         LOOP + "ys.append(self.each[t](h))\n" + STACK,  # another layer in each turn
@@ -161,6 +162,7 @@ def test_layers_behind_the_loop(body: str, written: str) -> None:
 def test_what_stays_in_the_loop(body: str) -> None:
     text = script(body)
     found = apply("python-loop", text)
+    assert "internal" not in found.refusals
     assert not found.fixes or "self.out" not in "".join(found.lines)
     if found.fixes:
         same_but_rounding(found.text, text)

@@ -87,7 +87,7 @@ class _Layers:
             step = rowwise.step(value)
             if is_method(value, "squeeze") and [ast.unparse(a) for a in value.args] == ["-1"]:
                 step, self.squeezed = None if last else (value.func.value, True), not last
-            elif step is not None:
+            elif step is not None and is_fixed(self.script, self.loop, value, step[0]):
                 self.layers += step[1]
             if step is None or not is_fixed(self.script, self.loop, value, step[0]):
                 return steps
