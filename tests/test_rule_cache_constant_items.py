@@ -366,6 +366,27 @@ def test_a_function_of_hours_remembers() -> None:
     assert fitted(HOURS) == ["@functools.lru_cache(maxsize=None)"]
 
 
+STARTS = """
+def calendar_of(first, length):
+    return np.array([[np.sin(h / 24), np.cos(h / 24), h % 7 / 7, 1] for h in range(first, first + length)], dtype=np.float32).mean(0)
+
+
+class Windows(Dataset):
+    def __init__(self, count):
+        self.starts = []
+        for k in range(0, count, 2):
+            self.starts.append(k)
+
+    def __len__(self):
+        return len(self.starts)
+
+    def __getitem__(self, index):
+        k = self.starts[index]
+        hours = calendar_of(k, 4)
+        return torch.tensor(hours), index % 3
+
+data = Windows(32)
+"""
 IN_PLACE = ARCHIVE.replace("        return torch", "        image *= 2\n        return torch")
 UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "npz")
 
@@ -413,6 +434,8 @@ UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "
         DATES.replace("def features(dates)", "def features(dates, first=0)"),
         DATES.replace("d.hour / 23.0", "HOURS[0] / 23.0").replace("def features", "HOURS = [1]\n\ndef features") + "HOURS[0] = 2\n",
         CHARS.replace("        ids =", "        start = 0\n        ids =").replace("tensor(ids", "tensor(ids[start:]"),
+        STARTS,
+        STARTS.replace("self.starts.append(k)", "self.starts.append((k, 4))").replace("k = self.starts[index]\n        hours = calendar_of(k, 4)", "k, n = self.starts[index]\n        hours = calendar_of(k, n)"),
         HOURS + "START = datetime.datetime(2021, 1, 1)\n",
         HOURS.replace("    date = START", "    global START\n    START = START + datetime.timedelta(hours=1)\n    date = START"),
         HOURS + "calendar(3)[0] = 1\n",
@@ -428,7 +451,7 @@ UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "
         "a word that is added", "fewer items", "a list of lists that others get", "a part of each", "an element that is changed",
         "numbers of the index", "under a condition", "two lists",
         "codes that change", "lists of codes", "a number that is drawn", "rows that depend on one another", "of any type",
-        "a function of two", "rows of a global", "bounds that change",
+        "a function of two", "rows of a global", "bounds that change", "where windows begin", "where windows of some length begin",
         "a date that changes", "another date", "a list written to", "a half hour", "the time",
     ],
 )  # fmt: skip

@@ -23,12 +23,13 @@ from autofast.model.source import (
     within_any,
 )
 from autofast.model.syntax import is_read
-from autofast.model.values import Const, Num, Seq, Tensor, all_of, certainly
+from autofast.model.values import Const, Num, Seq, Tensor, all_of, are_numbers, certainly
 from autofast.techniques.transfers.constants import works
 from autofast.techniques.transfers.kept import Prepared, at_end, name_of, text_of
 
 PRIMARY = (ast.Name, ast.Call, ast.Attribute, ast.Subscript)
 ARRAYS = COPIED | FILLED | JOINED
+DEEP = 4  # calls that an element is followed through
 
 
 # ------------------------------------------------------------------------------------ one by one
@@ -50,6 +51,7 @@ def _for_each(items: Items, call: ast.Call) -> Prepared | None:
     known = OfItems(items, element.places)
     if (
         held is None
+        or not element.holds_data([call, *element.moved.values()])
         or not (items.is_list(held) or (items.is_array(held) and items.are_numbered))
         or not items.counts(items.name_of(held))
         or not all(known.holds(e, items.getitem) for e in (call, *element.moved.values()))
@@ -112,6 +114,35 @@ class Element:
         self.of, self.target = row.value, target
         self.places[node] = variable_name(node) or target
         return True
+
+    def holds_data(self, exprs: list[ast.expr]) -> bool:
+        """Whether something that they take of an element is no number: what is made of where a
+        window begins may be far larger than what is there.
+        """
+        taken = (n for n, code in self.places.items() if code and within_any(n, exprs))
+        return any(
+            not are_numbers(self.items.script.values(n)) or self._is_taken_apart(n) for n in taken
+        )
+
+    def _is_taken_apart(self, place: ast.expr, depth: int = 0) -> bool:
+        """``text.lower()``, ``text[0]``, ``for c in text``, also by a function that gets it."""
+        match up := parent_of(place):
+            case ast.Attribute() | ast.For() | ast.comprehension():
+                return True
+            case ast.Subscript(value=value):
+                return value is place
+            case ast.BinOp():
+                return self._is_taken_apart(up, depth)
+            case ast.Call() if depth < DEEP:
+                calls = self.items.script.analysis(CallGraph)
+                inside = [
+                    n
+                    for c in calls.callees(up)
+                    for p in calls.given_to(up, c, place)
+                    for n in mentions(c.function, p)
+                ]
+                return any(is_read(n) and self._is_taken_apart(n, depth + 1) for n in inside)
+        return False
 
     def code(self, expr: ast.expr) -> str:
         inside = {n: code for n, code in self.places.items() if within_any(n, [expr])}
