@@ -37,7 +37,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = {"1": "user_scripts"} | {str(n): f"user_scripts_{n}" for n in range(2, 17)}
+SETS = {"1": "user_scripts"} | {str(n): f"user_scripts_{n}" for n in range(2, 18)}
 REWRITES = {
     "exact": ["--effect", "exact", "--exhaustive"],
     "default": [],
