@@ -363,6 +363,8 @@ def _precision(
         if fp16_anyway:
             return f"{fp16_anyway}: without a GradScaler small gradients become zero"
         return Precision("bf16", device)
+    if wanted == "auto" and fp16_anyway and not _is_data_parallel(script):
+        return f"{fp16_anyway}, which needs a GradScaler: `--precision either` writes both"
     if wanted == "auto" and not (fp16_anyway or script.torch.rules_out(DTYPE_SINCE)):
         found.remark = "bf16, on GPUs that have it; --precision either: fp16 on others"
         return Precision("native", device)
