@@ -47,6 +47,7 @@ class Net(nn.Module):
         self.deep = nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, 3))
         self.head, self.normed, self.drawn, self.one = Head(), Norm(), Drawn(), nn.Linear(6, 1)
         self.inside = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 3))
+        self.whole = nn.LayerNorm((8, 6))
         self.each = nn.ModuleList([nn.Linear(6, 3) for _ in range(9)])
 
     def forward(self, x):
@@ -138,6 +139,7 @@ def test_layers_behind_the_loop(body: str, written: str) -> None:
         LOOP + "ys.append(self.one(h).squeeze(-1).softmax(-1))\nreturn torch.stack(ys, -1)",
         LOOP + "ys.append(self.drop(self.out(h)))\n" + STACK,  # draws for each turn
         LOOP + "ys.append(self.normed(h))\n" + STACK,  # takes the mean of the batch
+        LOOP + "ys.append(self.whole(h))\n" + STACK,  # so does this
         "f = self.out\n" + LOOP + "ys.append(f(h))\n    f = self.head\n" + STACK,
         LOOP + "ys.append(self.drawn(h))\n" + STACK,
         LOOP + "ys.append(self.inside(h))\n" + STACK,  # writes to what the next turn reads

@@ -354,6 +354,7 @@ def makes_rows(script: Script, call: ast.Call) -> bool:
         case _:
             return False
     typed = keyword_of(made, "dtype") is not None or _is_float(script, row)
+    plain = plain and len(mentions(function, given)) == 1  # no row looks at `dates[0]`
     return plain and typed and is_name(over, given) and script.is_call(made, "numpy.array")
 
 

@@ -22,11 +22,9 @@ from autofast.model.values import (
     Const,
     Ext,
     Inst,
-    Num,
     Thing,
     Values,
     are_numbers,
-    certainly,
     const,
 )
 from autofast.ops import draws, is_pointwise
@@ -116,8 +114,9 @@ class Rowwise:
         if name in ALONG:
             return True if const(args.get(0, "dim")) == -1 else None
         if name.endswith("Norm"):  # of several dimensions by a tuple
-            several = certainly(args.get(0, "normalized_shape"), Num, Arg, Const)
-            return True if several and name in ROWS else None
+            sizes = args.get(0, "normalized_shape") or ()
+            last = surely(isinstance(t, Arg) or are_numbers([t]) for t in sizes)
+            return True if last and name in ROWS else None
         return True if name in ROWS else None
 
     def _each(self, values: Values) -> bool | None:
