@@ -227,6 +227,7 @@ def test_rows_of_steps_are_copied_together(old: str, new: str, sets: str) -> Non
     [
         (SET, f"{SET}\n        seen.append(rewards.sum().item())"),  # read while the loop runs
         (SET, f"{SET}\n        rewards[step] *= 0.5"),
+        ("losses, seen = [], []\n", "losses, seen = [], []\nflat = rewards.view(-1)\nscores = flat\n"),
         ("    total = torch.zeros", "    rewards -= rewards.mean()\n    total = torch.zeros"),
         ("    total = torch.zeros", "    rewards.clamp_(-1, 1)\n    total = torch.zeros"),
         ("    total = torch.zeros", "    seen.append(rewards)\n    total = torch.zeros"),
@@ -241,6 +242,8 @@ def test_rows_of_steps_are_copied_together(old: str, new: str, sets: str) -> Non
 )  # fmt: skip
 def test_rows_that_are_read_or_set_otherwise(old: str, new: str) -> None:
     text = ROLLOUT.replace(old, new)
+    if "scores" in new:  # another name that the loop reads
+        text = text.replace("        now = torch.T", "        seen.append(scores.sum().item())\n        now = torch.T", 1)
     assert old not in text.replace(new, "")
     run(text)
     assert "host_rewards" not in apply("device-creation", text).text

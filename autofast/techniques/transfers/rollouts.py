@@ -14,7 +14,7 @@ from autofast.facts.invariants import ReadOnly
 from autofast.flow.build import is_try
 from autofast.flow.defuse import Definition
 from autofast.flow.loops import Loop, loops_around
-from autofast.flow.memory import Memory
+from autofast.flow.memory import Memory, views_around
 from autofast.flow.program import Flow, holder_of
 from autofast.flow.scopes import mentions
 from autofast.model.calls import only_target
@@ -87,5 +87,18 @@ def _is_alone(script: Script, made: ast.Name, sets: list[ast.Name], loop: Loop) 
         and not within(made, loop)
         and all(next(loops_around(n)) is loop for n in sets)
         and all(function_of(n) is function_of(made) for n in (*others, *sets))
-        and not any(within(n, loop) or ReadOnly(script).follow(n, None) for n in others)
+        and not any(_is_seen(n, loop) or ReadOnly(script).follow(n, None) for n in others)
     )
+
+
+def _is_seen(name: ast.Name, loop: Loop) -> bool:
+    """Whether the loop reads a tensor, under whatever name."""
+    stmt = statement_of(name)
+    if within(name, loop) or not isinstance(stmt, ast.Assign):
+        return within(name, loop)
+    if stmt.value is not views_around(name):
+        return False
+    other = only_target(stmt)
+    if not isinstance(other, ast.Name):
+        return True
+    return any(n is not other and _is_seen(n, loop) for n in mentions(holder_of(other), other.id))
