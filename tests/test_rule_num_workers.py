@@ -250,6 +250,19 @@ def test_python_2_cannot_count_cores(files: dict[str, str], old: bool) -> None:
     assert not old or "where nothing says how they are started" in unguarded.refusals
 
 
+@pytest.mark.parametrize(
+    "setting",
+    ["torch.backends.cudnn.deterministic = True", "torch.use_deterministic_algorithms(True)"],
+)
+def test_runs_that_are_to_be_the_same_everywhere(setting: str) -> None:
+    """Each worker draws numbers of its own: how many there are is no matter of the machine."""
+    text = script(PLAIN)
+    assert "min(8, os.cpu_count())" in apply(RULE, text).text
+    text = text.replace("torch.manual_seed(0)\n", f"torch.manual_seed(0)\n{setting}\n", 1)
+    found = apply(RULE, text if setting in text else f"import torch\n{setting}\n{text}")
+    assert "num_workers=4" in found.text and "cpu_count" not in found.text
+
+
 # ---------------------------------------------------------------------- where the number is decided
 def test_one_helper_for_several_loaders() -> None:
     text = script(

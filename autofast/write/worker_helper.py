@@ -26,6 +26,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import is_read
 from autofast.model.values import Cls, Func, Inst, Thing
+from autofast.read.library.determinism import asked
 from autofast.read.requirements import for_python_2
 from autofast.rule import Options
 from autofast.write.imports import module_in
@@ -84,7 +85,7 @@ def worker_count(script: Script, source: Source, options: Options, alone: bool =
     why = _fork_only(script)
     ranks = several_ranks(script) and not options.workers and not why
     plain = options.workers or (why or imports) and not ranks and not options.any_workers
-    plain = plain or bool(for_python_2(script))  # which cannot count cores
+    plain = plain or _is_fixed(script)
     cores = (SHARED if ranks else CORES).format(os=os)
     mosts = [MOST[options.target], *MOST.values()]
     numbers = [f"min({n}, {cores})" for n in mosts]
@@ -147,9 +148,16 @@ def as_cores(script: Script, source: Source, options: Options) -> Helped:
     if options.workers:
         return Helped(str(options.workers), (), some=True)
     os, imports = module_in(source, "os")
-    if (imports and not options.any_workers) or for_python_2(script):
+    if (imports and not options.any_workers) or _is_fixed(script):
         return Helped(str(PLAIN[options.target]), (), some=True)
     return Helped(f"min({MOST[options.target]}, {os}.cpu_count())", imports, some=True)
+
+
+def _is_fixed(script: Script) -> bool:
+    """Whether the number is the same on every machine: Python 2 cannot count cores, and runs that
+    are to be the same everywhere draw by workers.
+    """
+    return bool(for_python_2(script)) or any(asked(script))
 
 
 def several_ranks(script: Script) -> bool:
