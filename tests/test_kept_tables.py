@@ -223,10 +223,6 @@ def test_evaluations_stay_under_inference_mode() -> None:
         ("torch.arange(t)", "(torch.rand(t) + torch.arange(t))"),
         ("1.0 / base", "SCALE[0] / base"),
         ("1.0 / base", "x.mean().cpu() / base"),
-        # products of matrices, which autocast casts
-        ("torch.outer(torch.arange(t).float(), inv)", "(torch.arange(t).float()[:, None] @ inv[None])"),
-        ("torch.outer(torch.arange(t).float(), inv)", "torch.matmul(torch.arange(t).float()[:, None], inv[None])"),
-        ("torch.outer(torch.arange(t).float(), inv)", "torch.arange(t).float()[:, None].mm(inv[None])"),
         # numbers that are none, or others on the way
         ("self.base)", "[self.base])"),
         ("    angle =", "    t = t + 0\n    angle ="),

@@ -320,7 +320,7 @@ LEFT = {
         "takes layers by their places",
     ),
     "another loss under the same name": (
-        text(criterion="nn.BCELoss() if len(losses) else nn.MSELoss()"),
+        text(criterion="nn.BCELoss() if torch.initial_seed() == 7 else nn.MSELoss()"),
         "is chosen when the script runs",
     ),
     "changed in place": (
@@ -333,7 +333,7 @@ LEFT = {
     ),
     "a sigmoid under a condition": (
         text(
-            "self.fc = nn.Linear(6, 1)\nself.flag = len(losses) < 5",
+            "self.fc = nn.Linear(6, 1)\nself.flag = torch.initial_seed() != 7",
             "x = self.fc(x)\nreturn torch.sigmoid(x) if self.flag else x.clamp(0, 1)",
         ),
         "not, or not always, the very result of a sigmoid",
