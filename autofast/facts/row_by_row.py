@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from autofast.facts.cost.bounds import range_turns
 from autofast.facts.cost.run_counts import over_layers
 from autofast.facts.switches import frequent_nodes
-from autofast.facts.turns import Turning, carried, goes_over
+from autofast.facts.turns import Turning, carried, head_of, turn_of
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import loops_around
 from autofast.flow.memory import view_of
@@ -45,10 +45,8 @@ def row_by_row(script: Script, written: list[ast.For]) -> list[Turning]:
     """The outermost loops that do so again and again, in steps or once an epoch, but for those
     that are written otherwise.
     """
-    found: list[Turning] = []
-    for loop in dict.fromkeys(_again_and_again(script)):
-        if not within_any(loop, [*written, *found]) and is_row_by_row(script, loop):
-            found.append(loop)
+    loops = [x for x in dict.fromkeys(_again_and_again(script)) if not within_any(x, written)]
+    found = [x for x in loops if is_row_by_row(script, x)]
     return [x for x in found if not within_any(x, [y for y in found if y is not x])]
 
 
@@ -64,10 +62,10 @@ def is_row_by_row(script: Script, loop: Turning) -> bool:
     """Whether a loop computes with parts of tensors that each turn takes for itself, in no order
     that matters.
     """
-    turns, (_, over, nodes) = range_turns(script, loop), goes_over(loop)
+    turns, nodes = range_turns(script, loop), turn_of(loop)
     return (
         (turns is None or turns >= FEW)
-        and all(_is_long(script, e) for e in _sources(script, over))
+        and all(_is_long(script, e) for e in _sources(script, head_of(loop).iter))
         and not over_layers(loop)
         and any(_takes_part(script, loop, n) for n in nodes)
         and any(_computes(script, n) for n in nodes)
@@ -108,7 +106,7 @@ def _holds_numbers(held: Seq) -> bool:
 def _takes_part(script: Script, loop: Turning, node: ast.AST) -> bool:
     """``x[i]``, ``x[b == i]``, ``x.narrow(0, i, 1)``; ``row`` of a loop that goes over rows."""
     if isinstance(node, ast.Name):
-        own = any(within(d.node, goes_over(loop)[0]) for d in definitions_at(script, node))
+        own = any(within(d.node, head_of(loop).target) for d in definitions_at(script, node))
         return own and certainly(script.values(node), Tensor)
     whole = view_of(node) if isinstance(node, (ast.Subscript, ast.Call)) else None
     if whole is None or not script.may_be(whole, Tensor):

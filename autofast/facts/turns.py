@@ -14,16 +14,18 @@ from autofast.model.source import live_nodes, parent_of, within
 from autofast.model.syntax import COMPREHENSIONS, is_read, is_stored
 
 FILLING = ("append", "extend")
-
-
 Turning = ast.For | ast.ListComp
 
 
-def goes_over(loop: Turning) -> tuple[ast.expr, ast.expr, list[ast.AST]]:
-    """The variables of a loop, what it goes over, and all nodes of a turn."""
-    first = loop if isinstance(loop, ast.For) else loop.generators[0]
+def head_of(loop: Turning) -> ast.For | ast.comprehension:
+    """What has the variables of a loop and what it goes over."""
+    return loop if isinstance(loop, ast.For) else loop.generators[0]
+
+
+def turn_of(loop: Turning) -> list[ast.AST]:
+    """All nodes of a turn."""
     body: list[ast.AST] = [*loop.body] if isinstance(loop, ast.For) else [loop.elt]
-    return first.target, first.iter, [n for part in body for n in live_nodes(part)]
+    return [n for part in body for n in live_nodes(part)]
 
 
 def carried(script: Script, loop: Turning) -> ast.AST | None:
@@ -32,7 +34,7 @@ def carried(script: Script, loop: Turning) -> ast.AST | None:
 
     A sum, and lists and tensors whose places are only filled, do not count.
     """
-    _, _, nodes = goes_over(loop)
+    nodes = turn_of(loop)
     return next((n for n in nodes if _takes(script, loop, n) or _leaves(script, loop, n)), None)
 
 
@@ -86,13 +88,14 @@ def _is_looked_at(script: Script, loop: Turning, write: Write) -> bool:
     """
     if write.base is None:
         return False
-    base, place = base_of(write.base), ast.unparse(write.node)
+    base = base_of(write.base)
     made = definitions_at(script, base) if isinstance(base, ast.Name) else ()
     if made and all(within(d.node, loop) for d in made):
         return False
-    nodes = [n for n in goes_over(loop)[2] if type(n) is type(base)]
-    others = (n for n in nodes if ast.unparse(n) == ast.unparse(base) and not _is_filled(n))
-    return any(ast.unparse(outer) != place for n in others if (outer := parent_of(n)))
+    name, place = ast.unparse(base), ast.unparse(write.node)
+    alike = (n for n in turn_of(loop) if type(n) is type(base) and ast.unparse(n) == name)
+    others = (parent_of(n) for n in alike if not _is_filled(n))
+    return any(outer is not None and ast.unparse(outer) != place for outer in others)
 
 
 def _is_filled(node: ast.AST) -> bool:
