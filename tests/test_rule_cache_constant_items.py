@@ -387,6 +387,14 @@ class Windows(Dataset):
 
 data = Windows(32)
 """
+@pytest.mark.parametrize("text", [TEXTS, DATES], ids=["texts", "dates"])
+def test_workers_have_what_the_constructor_made(text: str) -> None:
+    train = TRAIN.replace("shuffle=True", "shuffle=True, num_workers=2")
+    found = apply("cache-constant", HEAD + text + train)
+    assert found.fixes
+    assert run(HEAD + text + train)["losses"] == run(found.text)["losses"]
+
+
 IN_PLACE = ARCHIVE.replace("        return torch", "        image *= 2\n        return torch")
 UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "npz")
 
