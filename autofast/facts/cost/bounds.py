@@ -12,6 +12,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import definitions_at
 from autofast.model.calls import is_method
+from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import all_known, of_kind
 from autofast.model.source import parent_of
@@ -35,27 +36,28 @@ def _whole(thing: Thing | None) -> int | None:
 
 def largest(values: Values) -> int | None:
     """Of all numbers that a value may be: a batch is made smaller to try a script out. What a file
-    says of a setting counts, whatever a command line may say.
+    or a class says of a setting counts, whatever a command line may say.
     """
-    if of_kind(values, Setting):
-        values = frozenset(t for t in values if not isinstance(t, Unknown))
-    return _most(map(_whole, values))
+    return _most(_whole(t) for t in values if not isinstance(t, Unknown))
 
 
 def largest_value(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
     """The largest value of an expression of whole numbers; None where that is not known."""
     if expr is None or depth > DEEP:
         return None
-    if (known := _most(map(_whole, script.values(expr)))) is not None:
+    if (known := _most(map(_whole, values := script.values(expr)))) is not None:
         return known
     match expr:
-        case ast.Subscript():
-            return largest(script.values(expr))
+        case ast.Subscript(slice=key):
+            set_by_name = isinstance(script.constant(key), str) or of_kind(values, Setting)
+            return largest(values) if set_by_name else None
         case ast.Name():
             return _most([_of(script, d, depth) for d in definitions_at(script, expr)])
         case ast.Attribute(value=owner, attr=name):
             held = [e for thing in script.values(owner) for e in held_under(script, thing, name)]
-            return _most([largest_value(script, e, depth + 1) for e in held])
+            known = _most([largest_value(script, e, depth + 1) for e in held])
+            built = any(map(is_module, script.values(owner)))
+            return largest(values) if known is None and not built else known
         case ast.BinOp(left=left, op=op, right=right):
             sides = largest_value(script, left, depth + 1), largest_value(script, right, depth + 1)
             return _combined(op, *sides)
