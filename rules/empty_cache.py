@@ -11,7 +11,7 @@ from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_st
 from autofast.flow.positions import index_in_block
 from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
-from autofast.model.names import CLOCKS
+from autofast.model.names import CLOCKS, SYNCHRONIZE
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in
@@ -24,12 +24,6 @@ EMPTY = (
     "torch.mps.empty_cache",
     "torch.xpu.empty_cache",
     "torch.accelerator.empty_cache",
-)
-WAIT = (
-    "torch.cuda.synchronize",
-    "torch.mps.synchronize",
-    "torch.xpu.synchronize",
-    "torch.accelerator.synchronize",
 )
 OWN_ORDER = tuple(
     """torch.cuda.Stream torch.cuda.stream torch.cuda.Event torch.cuda.CUDAGraph torch.cuda.graph
@@ -55,7 +49,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
                 "gives all unused GPU memory back in every epoch, only to ask for it again",
                 advice="leave it out, unless another program on the GPU needs the memory: the allocator does it by itself before it runs out",
             )
-    for site in script.calls(*WAIT):
+    for site in script.calls(*SYNCHRONIZE):
         yield from _remove(
             script,
             site,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from autofast.edit.order import Rank
 from autofast.model.source import Source
@@ -170,6 +170,8 @@ class Header(Edit):
 @dataclass(frozen=True, eq=False)
 class Replace(OfStatement):
     """Replaces a whole statement by new statements (its comments stay above the new code)."""
+
+    takes_all: ClassVar[bool] = True  # also what stands in its block
 
 
 @dataclass(frozen=True, eq=False)

@@ -72,6 +72,10 @@ OWNERS = tuple("lightning hf-trainer fastai ignite mmengine composer".split())
 CLOCKS = tuple(
     "time.time time.perf_counter time.monotonic time.process_time timeit.default_timer".split()
 )
+# What waits until the device is done with all that it has to do.
+SYNCHRONIZE = wordset(
+    "cuda.synchronize mps.synchronize xpu.synchronize accelerator.synchronize", "torch."
+)
 NAMED_TUPLE = "typing.NamedTuple"
 CONTEXT = "torch.autograd.function.FunctionCtx"  # made for each call of a Function
 LOADER = "torch.utils.data.DataLoader"

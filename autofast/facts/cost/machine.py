@@ -67,6 +67,8 @@ COPY = 12e9
 # a small network alone, less than 1.01 in its training (LANfactory#120). So it is taken for 1 % of
 # a step of 15 ms, and is worth a line in shorter ones.
 WAIT = 0.01 * 15e-3
+# Seconds of a wait at the least, with a small copy and nothing left to do: 10 to 20 us are usual.
+ROUND = 10e-6
 USUAL = 20e-3  # seconds of a step that is not known
 
 # Seconds to hand a batch over from a worker: 0.3 to 3 ms were measured, with its tensors in shared

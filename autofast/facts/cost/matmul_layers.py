@@ -16,7 +16,7 @@ from autofast.model.calls import is_method, receiver_of
 from autofast.model.contents import elements, members, with_contents
 from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module, ways_made
-from autofast.model.names import CONTAINERS, CONVOLVE, WRAPPERS, last_part
+from autofast.model.names import CONTAINERS, CONVOLVE, TIMM, VISION, WRAPPERS, last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import not_none, wordset
@@ -110,6 +110,12 @@ def convolves(script: Script) -> bool:
     layers = {layer for m in models for layer in m.layers}
     unknown = not models or any(m.unknown for m in models)
     return unknown or any(layer.startswith(CONVOLVE) for layer in layers)
+
+
+def takes_images(script: Script) -> bool:
+    """Whether a model that is trained by default convolves images, or volumes."""
+    layers = {layer for m in _usual_models(script) for layer in m.layers}
+    return any(IMAGES.match(x) or x.startswith((VISION, TIMM)) for x in layers)
 
 
 def takes_words(script: Script) -> bool:

@@ -21,7 +21,7 @@ from autofast.edit.edits import Around, Edits
 from autofast.edit.ignores import is_spared
 from autofast.edit.merge import anchors
 from autofast.edit.order import Rank
-from autofast.facts.cost.gains.asking import in_every_turn
+from autofast.facts.cost.gains.standing import in_every_turn
 from autofast.facts.shows import Shows
 from autofast.facts.updates.cadence import inside_bar
 from autofast.flow.frequency import Frequency, arms_around, frequency

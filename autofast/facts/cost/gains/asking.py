@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 
-from autofast.facts.by_default import is_taken, truth_by_default
 from autofast.facts.cost.bounds import range_turns
 from autofast.facts.cost.host import kept_on_host
 from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.cost.step import Cost
-from autofast.facts.switches import in_every_iteration
-from autofast.flow.frequency import Frequency, frequency, is_rare
-from autofast.flow.loops import loops_around, unit_of
-from autofast.flow.program import graph_of
-from autofast.model.events import BranchFrame, CallFrame, Stack, below, inside, loops
-from autofast.model.kinds import is_scaler
+from autofast.flow.frequency import is_rare
+from autofast.flow.loops import unit_of
+from autofast.model.events import BranchFrame, CallFrame, Stack, loops
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import any_in, of_kind, surely
-from autofast.model.source import Nodes, block_of, outwards, statement_of, walk
-from autofast.model.syntax import DEFS, IMPORTS, SIMPLE
+from autofast.model.several import of_kind, surely
+from autofast.model.source import Nodes, walk
+from autofast.model.syntax import IMPORTS
 from autofast.rule import Finding, Gain, Options, Question
 
 Findings = Sequence[Finding]
@@ -201,34 +197,16 @@ def changed_nodes(findings: Sequence[Finding]) -> Nodes:
     around.
     """
     changing = [f for f in findings if f.edits and not any(hasattr(e, "header") for e in f.edits)]
-    places = [place for f in changing for place in touched_nodes(f)]
-    return {n for place in places if not hasattr(place, "body") for n in walk(place)}
+    places = [place for f in changing for place in touched_nodes(f) if not hasattr(place, "body")]
+    whole = [(f, e) for f in changing for e in f.edits if getattr(e, "takes_all", False)]
+    places += [getattr(e, "stmt", f.node) for f, e in whole]
+    return {n for place in places for n in walk(place)}
 
 
 def touched_nodes(finding: Finding) -> list[ast.AST]:
     """The place of a finding, and all that its edits change."""
     places = [getattr(edit, place.name) for edit in finding.edits for place in fields(edit)]
     return [finding.node, *of_kind(places, ast.AST)]
-
-
-def in_every_turn(script: Script, loop: ast.AST, nodes: Sequence[ast.AST]) -> ast.AST | None:
-    """A place among ``nodes`` that every iteration of the loop comes to while options have their
-    defaults, in the loop itself or in a function that it calls.
-    """
-    graph, ways = graph_of(script, loop), script.analysis(Cost).ways
-    called = set()
-    for node in nodes:
-        if next(loops_around(node), None) is not loop:
-            called |= set(walk(node))
-        elif frequency(graph, node, loop) is Frequency.EVERY or any(
-            is_taken(script, below(way, loop)) for way in ways(node) if inside(way, loop)
-        ):
-            return node
-    for _, site in script.log.each():
-        if site.node in called and in_every_iteration(script, site):
-            if any(inside(o.stack, loop) for o in site):
-                return site.node
-    return None
 
 
 def begun_in(script: Script) -> Nodes:
@@ -238,53 +216,3 @@ def begun_in(script: Script) -> Nodes:
     sites += [u.site for step in script.steps for u in step.updates]
     calls = (f.node for s in sites for o in s for f in o.stack if isinstance(f, CallFrame))
     return {*(s.node for s in sites), *calls}
-
-
-def waits_beside(
-    script: Script, node: ast.AST, beside: Findings, back: bool = False
-) -> ast.stmt | None:
-    """The statement that waits for the device, and stays as it is, next behind (``back``: before)
-    the one of ``node``, with nothing begun in between, not even in the next turn of the loop.
-    """
-    loop, begun, changed = next(loops_around(node), None), begun_in(script), changed_nodes(beside)
-    reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
-    stay = {*reads, *_reads_of_scale(script)} - changed
-    blocks: list[list[ast.stmt]] = [getattr(loop, "body", [])]
-    for here, _ in outwards(statement_of(node)):
-        if here is loop or not isinstance(here, ast.stmt) or isinstance(here, DEFS):
-            break
-        own = block_of(here)
-        cut = own.index(here)
-        blocks.insert(-1, own[:cut] if back else own[cut + 1 :])
-    for stmt in (s for block in blocks for s in (block[::-1] if back else block)):
-        if _always_waits(script, stmt, stay):
-            return stmt
-        graph = graph_of(script, stmt)
-        if any(
-            loop is None or frequency(graph, n, loop) is not Frequency.RARE
-            for n in begun.intersection(walk(stmt))
-        ):
-            break
-    return None
-
-
-def _reads_of_scale(script: Script) -> Iterator[ast.AST]:
-    """``scaler.state_dict()``, ``scaler.get_scale()``, and the calls of methods that do it."""
-    for site in script.methods("state_dict", "get_scale"):
-        for way in (o.stack for o in site if is_scaler(o.this)):
-            yield from (site.node, *(f.node for f in way[-1:] if isinstance(f, CallFrame)))
-
-
-def _always_waits(script: Script, stmt: ast.stmt, stay: Container[ast.AST]) -> bool:
-    """Whether a statement comes to a wait on each way through it that defaults of options allow."""
-    match stmt:
-        case ast.If(test=test, body=then, orelse=other):
-            arms = [
-                a
-                for a, taken in ((then, True), (other, False))
-                if truth_by_default(script, test) in (..., taken)
-            ]
-            return all(any(_always_waits(script, s, stay) for s in arm) for arm in arms)
-        case ast.With(body=body):
-            return any(_always_waits(script, s, stay) for s in body)
-    return isinstance(stmt, SIMPLE) and any_in(walk(stmt), stay)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import machine, measured
-from autofast.facts.cost.bounds import range_turns, whole_number
+from autofast.facts.cost.bounds import largest_value, range_turns, whole_number
 from autofast.facts.cost.gains.arithmetic import layout
 from autofast.facts.cost.gains.asking import (
     EVALUATION,
@@ -17,20 +17,20 @@ from autofast.facts.cost.gains.asking import (
     changed_nodes,
     code_once,
     feeds_training,
-    in_every_turn,
     loader_once,
     loaders_of,
     of_device,
     of_its_rule,
     touched_nodes,
     usual,
-    waits_beside,
 )
 from autofast.facts.cost.gains.budget import AT_ONCE, TO_DEVICE, step_of, workers_of
+from autofast.facts.cost.gains.standing import in_every_turn, standing, times_waited, waits_beside
 from autofast.facts.cost.inputs import batch_count
-from autofast.facts.cost.matmul_layers import is_pretrained, takes_words
+from autofast.facts.cost.matmul_layers import is_pretrained, takes_images, takes_words
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, image_sets
+from autofast.facts.extents import sides_of
 from autofast.facts.loaders import has_no_workers, made_in
 from autofast.facts.workers.legality import makes_batches
 from autofast.facts.workers.seeding import seed_of
@@ -41,16 +41,15 @@ from autofast.model.events import loops
 from autofast.model.names import FACTORIES
 from autofast.model.roles import Dataset, Loader, Transfer
 from autofast.model.script import Script
-from autofast.model.several import surely
-from autofast.model.source import at, statement_of, within
-from autofast.model.values import Ext, Tensor
+from autofast.model.several import of_kind, surely
+from autofast.model.source import at, function_of, statement_of, within
+from autofast.model.values import Ext, Seq, Tensor
 from autofast.rule import Finding, Gain, Options, Question
 
 # Where a tensor on the host comes from that stays there: others that are made for the device can be
 # made on it.
 ARRAYS = ("", "from_numpy", "as_tensor")
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
-WAITING: set[Question] = set()  # of advice on what waits for the device in each step
 FEW_WAITS = 4  # in a step, beside which one more or less counts
 MANY_ROWS = 4096  # of a batch, for each of which a number takes time to copy
 MANY_EPOCHS = 200  # of which each is taken to be short
@@ -102,11 +101,23 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
     cost = script.analysis(Cost)
     if cost.is_beside_training(finding.node):
         return Gain(EVALUATION * 0.02, "a copy from the host in every step of an evaluation")
-    waits = _waits_beside(script, finding, beside)
-    if waits > FEW_WAITS and cost.named < MANY_ROWS and not _is_shorter(finding):
+    changed = changed_nodes(beside)
+    moved = [
+        t for t in script.transfers if t.to_device and not is_begun(t) and t.node not in changed
+    ]
+    copied = [t.node for t in moved if not t.tensors or any(x.device != "dev" for x in t.tensors)]
+    waits = times_waited(script, finding.node, [*standing(script, beside), *copied])
+    small = (
+        cost.named < MANY_ROWS
+        and not _is_shorter(finding)
+        and not _of_rows(script, finding, beside)
+    )
+    if waits > FEW_WAITS and small:
         return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     times = (cost.times(finding.node, s.loop, ()) for s in script.steps)
     step = step_of(script, options, beside)
+    if step.waits:
+        return Gain(0.0, step.words)
     share = max([1, *times]) * machine.WAIT / max(step.host, step.device)
     if cost.is_in_training(finding.node) and share < options.min_gain:
         return Gain(share, "a small copy from the host beside many launches")
@@ -121,22 +132,15 @@ def _is_shorter(finding: Finding) -> bool:
     return (named or not more) and all(statement_of(n) is own for n in there)
 
 
-def _waits_beside(script: Script, finding: Finding, beside: Findings) -> int:
-    """How often a step waits for the device at other places, and will, each time that it comes to
-    this one.
+def _of_rows(script: Script, finding: Finding, beside: Findings) -> bool:
+    """Whether a tensor of several numbers for each row of the data is made there, or beside it in
+    its function: as large as what a layer gives.
     """
-    changed, cost = changed_nodes(beside), script.analysis(Cost)
-    places: list[ast.AST] = [s.node for s in script.syncs if s.loop is not None and not s.gated]
-    moved = (t for t in script.transfers if t.to_device and not is_begun(t))
-    places += [t.node for t in moved if not t.tensors or any(x.device != "dev" for x in t.tensors)]
-    places += [f.node for f in beside if f.advice and f.asks in WAITING]
-    stay = {n for n in places if n not in changed}
-    mine = {f.node for way in cost.ways(finding.node) for f in loops(way)}
-    found = 0
-    for loop in mine.intersection(step.loop for step in script.steps):
-        always = (n for n in stay if in_every_turn(script, loop, [n]) is not None)
-        found = max(found, sum(cost.times(n, loop, mine) for n in always))
-    return found
+    home = function_of(finding.node)
+    made = [f.node for f in of_its_rule(finding, beside) if f.edits and function_of(f.node) is home]
+    sides = [sides_of(script, call) for call in of_kind(made, ast.Call)]
+    whole = [s for s in sides if len(s) > 1 or (s and script.must_be(s[0], Seq))]
+    return any(largest_value(script, side) is None for s in whole for side in s)
 
 
 def is_begun(copy: Transfer) -> bool:
@@ -163,6 +167,10 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     if not loaders and (place := waits_beside(script, finding.node, beside)) is not None:
         return Gain(0.0, f"{at(place)} waits for the device directly behind the copy")
     cost = script.analysis(Cost)
+    large = cost.decodes(finding.node) or takes_images(script)
+    waits = times_waited(script, finding.node, standing(script, beside)) if not loaders else 0
+    if waits > FEW_WAITS and not large:
+        return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     here = [t.node for t in script.transfers if t.loaders and within(t.node, finding.node)]
     if not loaders and not _are_of_batches(script, here):
         return ANEW
@@ -173,7 +181,7 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     if place is not None:
         mine = cost.moved_at(finding.node)
         pins = finding.needs and any(workers_of(script, x, beside) for x in mine)
-        if not pins or not cost.decodes(finding.node):
+        if not pins or not large:
             return Gain(0.002, f"{at(place)} waits for the device at the end of each step")
     if gain := measured.copying(script, options.target, cost.copies_at(finding.node)):
         return gain
@@ -183,7 +191,7 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         others = [f.node for f in of_its_rule(finding, beside) if f.edits]
         if not any(map(cost.trains, others)):
             return Gain(EVALUATION * NOISE, "batches of an evaluation alone")
-    if size is None and not cost.decodes(finding.node) and takes_words(script):
+    if size is None and not large and takes_words(script):
         return Gain(0.001, "numbers of words, some hundred kB a batch at most")
     if size is None:
         found = Gain(0.02, "one copy a step that the host waits for", known=False)

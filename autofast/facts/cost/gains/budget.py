@@ -11,6 +11,7 @@ from dataclasses import replace
 from autofast.facts.cost import machine
 from autofast.facts.cost.bounds import largest_value
 from autofast.facts.cost.gains.asking import is_written_at, loaders_of, touched_nodes
+from autofast.facts.cost.gains.standing import waited
 from autofast.facts.cost.inputs import batch_size
 from autofast.facts.cost.items import LIKELY, making, rows_of
 from autofast.facts.cost.recurrent_cells import Cells
@@ -37,6 +38,8 @@ def step_of(script: Script, options: Options, beside: Sequence[Finding]) -> Esti
         step = Estimate.unknown(step, script.analysis(Cells).kernels)
     if options.target == "cpu":
         return step
+    if step.why:
+        step = replace(step, host=step.host + machine.ROUND * waited(script, beside))
     trained = [x for x in script.loaders if "training" in cost.purposes(x)]
     supplies = [_supply(script, x, beside) for x in trained]
     data, workers, batch = min(supplies, default=(0.0, 0, 0))

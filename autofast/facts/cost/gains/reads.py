@@ -13,16 +13,15 @@ from autofast.facts.cost.gains.asking import (
     begun_in,
     changed_nodes,
     code_once,
-    in_every_turn,
     nothing,
     of_device,
     of_its_rule,
     touched_nodes,
     usual,
-    waits_beside,
 )
-from autofast.facts.cost.gains.batches import WAITING, is_begun, waits_there
+from autofast.facts.cost.gains.batches import is_begun, waits_there
 from autofast.facts.cost.gains.budget import step_of, workers_of
+from autofast.facts.cost.gains.standing import WAITING, in_every_turn, standing, waits_beside
 from autofast.facts.cost.step import Cost
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
@@ -99,6 +98,7 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     stays += [t.node for t in moved if statement_of(t.node) not in small]  # else it could go
     unknown = script.methods("cuda") if ready else []  # of what nothing is known of
     stays += [s.node for s in unknown if not getattr(s.node, "keywords", ())]
+    stays += standing(script, beside)
     if loop is not None:
         stays += [n for n in walk(loop) if _may_read(script, n) and n not in changed]
     if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:

@@ -1,0 +1,141 @@
+"""What waits for the device and stays as it is: beside it, one wait more or less hardly counts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterable, Iterator
+
+from autofast.facts.by_default import is_taken, truth_by_default
+from autofast.facts.cost.gains.asking import Findings, begun_in, changed_nodes
+from autofast.facts.cost.step import Cost
+from autofast.facts.switches import in_every_iteration
+from autofast.flow.frequency import Frequency, frequency
+from autofast.flow.loops import loops_around
+from autofast.flow.program import graph_of
+from autofast.model.events import CallFrame, below, inside, loops
+from autofast.model.kinds import is_scaler
+from autofast.model.names import SYNCHRONIZE
+from autofast.model.script import Script
+from autofast.model.several import any_in
+from autofast.model.source import Nodes, block_of, outwards, statement_of, walk
+from autofast.model.syntax import DEFS, SIMPLE, is_read
+from autofast.rule import Question
+
+WAITING: set[Question] = set()  # of advice on what waits for the device in each step
+
+
+def standing(script: Script, beside: Findings) -> Nodes:
+    """The places that read what is on the device, or wait for it otherwise, and that nothing
+    ``beside`` changes.
+    """
+    reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
+    advised = [f.node for f in beside if f.advice and f.asks in WAITING]
+    waits = [s.node for s in script.calls(*SYNCHRONIZE)]
+    found = {*reads, *advised, *waits, *_reads_of_scale(script)} - changed_nodes(beside)
+    return {_with_events(script, node) for node in found}
+
+
+def _with_events(script: Script, node: ast.AST) -> ast.AST:
+    """A place of which the ways are known: of ``x[mask]`` those of its statement."""
+    node = getattr(node, "test", node)
+    return node if script.log.within(node) or not is_read(node) else statement_of(node)
+
+
+def _reads_of_scale(script: Script) -> Iterator[ast.AST]:
+    """``scaler.state_dict()``, ``scaler.get_scale()``, and the calls of methods that do it."""
+    for site in script.methods("state_dict", "get_scale"):
+        for way in (o.stack for o in site if is_scaler(o.this)):
+            yield from (site.node, *(f.node for f in way[-1:] if isinstance(f, CallFrame)))
+
+
+def every_turn(
+    script: Script, loop: ast.AST, nodes: Iterable[ast.AST]
+) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """The places among ``nodes`` that every iteration of the loop comes to while options have their
+    defaults, in the loop itself or in a function that it calls, each with what is done there.
+    """
+    graph, ways = graph_of(script, loop), script.analysis(Cost).ways
+    called: dict[ast.AST, ast.AST] = {}
+    for node in nodes:
+        if next(loops_around(node), None) is not loop:
+            called |= dict.fromkeys(walk(node), node)
+        elif frequency(graph, node, loop) is Frequency.EVERY or any(
+            is_taken(script, below(way, loop)) for way in ways(node) if inside(way, loop)
+        ):
+            yield node, node
+    for _, site in script.log.each():
+        if site.node in called and in_every_iteration(script, site):
+            if any(inside(o.stack, loop) for o in site):
+                yield called[site.node], site.node
+
+
+def in_every_turn(script: Script, loop: ast.AST, nodes: Iterable[ast.AST]) -> ast.AST | None:
+    """The first of these places."""
+    return next((place for _, place in every_turn(script, loop, nodes)), None)
+
+
+def times_waited(script: Script, node: ast.AST, stay: Iterable[ast.AST]) -> int:
+    """How many statements that stay wait in a step, each as often as it does when the step comes to
+    ``node`` once.
+    """
+    mine = {f.node for way in script.analysis(Cost).ways(node) for f in loops(way)}
+    around = mine.intersection(step.loop for step in script.steps)
+    stay = list(stay)
+    return max((_in_turn(script, loop, stay, mine) for loop in around), default=0)
+
+
+def waited(script: Script, beside: Findings) -> int:
+    """The same of a step of the training: of all of them, the least."""
+    training, stay = script.analysis(Cost).training, standing(script, beside)
+    return min((_in_turn(script, step.loop, stay, ()) for step in training), default=0)
+
+
+def _in_turn(
+    script: Script, loop: ast.AST, stay: Iterable[ast.AST], besides: Container[ast.AST]
+) -> int:
+    cost, times = script.analysis(Cost), dict[ast.AST, int]()
+    for node, _ in every_turn(script, loop, stay):
+        there = statement_of(node)
+        times[there] = max(times.get(there, 0), cost.times(node, loop, besides))
+    return sum(times.values())
+
+
+def waits_beside(
+    script: Script, node: ast.AST, beside: Findings, back: bool = False
+) -> ast.stmt | None:
+    """The statement that waits for the device, and stays as it is, next behind (``back``: before)
+    the one of ``node``, with nothing begun in between, not even in the next turn of the loop.
+    """
+    loop, begun, stay = next(loops_around(node), None), begun_in(script), standing(script, beside)
+    blocks: list[list[ast.stmt]] = [getattr(loop, "body", [])]
+    for here, _ in outwards(statement_of(node)):
+        if here is loop or not isinstance(here, ast.stmt) or isinstance(here, DEFS):
+            break
+        own = block_of(here)
+        cut = own.index(here)
+        blocks.insert(-1, own[:cut] if back else own[cut + 1 :])
+    for stmt in (s for block in blocks for s in (block[::-1] if back else block)):
+        if _always_waits(script, stmt, stay):
+            return stmt
+        graph = graph_of(script, stmt)
+        if any(
+            loop is None or frequency(graph, n, loop) is not Frequency.RARE
+            for n in begun.intersection(walk(stmt))
+        ):
+            break
+    return None
+
+
+def _always_waits(script: Script, stmt: ast.stmt, stay: Container[ast.AST]) -> bool:
+    """Whether a statement comes to a wait on each way through it that defaults of options allow."""
+    match stmt:
+        case ast.If(test=test, body=then, orelse=other):
+            arms = [
+                a
+                for a, taken in ((then, True), (other, False))
+                if truth_by_default(script, test) in (..., taken)
+            ]
+            return all(any(_always_waits(script, s, stay) for s in arm) for arm in arms)
+        case ast.With(body=body):
+            return any(_always_waits(script, s, stay) for s in body)
+    return isinstance(stmt, SIMPLE) and any_in(walk(stmt), stay)

@@ -1,0 +1,245 @@
+"""What waits for the device in each step, and stays: nothing put off beside it can be seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autofast.commands.planning import plan
+from autofast.config import Config
+from autofast.facts.cost.gains.standing import waited
+from autofast.facts.cost.inputs import batch_size
+from tests.onerule import apply, run
+from tests.test_worth import model_of
+
+LITTLE = 0.01
+TIMED = """
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        torch.manual_seed(i)
+        return torch.randn(12), torch.randn(1)
+
+
+def sync():
+    if torch.cuda.is_available():
+        {waits}
+
+
+torch.manual_seed(0)
+loader = DataLoader(Rows(), batch_size=16, num_workers={workers}, pin_memory={pinned})
+model = nn.Sequential(nn.Linear(12, 512), nn.ReLU(), nn.Linear(512, 1)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(3):
+    total = taken = 0.0
+    for x, y in loader:
+        begun = time.time()
+        x, y = x.to(device), y.to(device)
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        sync()
+        taken += time.time() - begun
+        total += loss.item()
+    print(epoch, round(total, 4), taken < 600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("waits", "written"), [("torch.cuda.synchronize()", False), ("torch.cuda.is_available()", True)]
+)
+def test_a_read_beside_a_function_that_waits(waits: str, written: bool) -> None:
+    text = TIMED.format(waits=waits, workers=0, pinned=False)
+    found = apply("loss-item-sync", text, min_gain=LITTLE)
+    assert bool(found.fixes) is written
+    assert run(found.text)["total"] == pytest.approx(run(text)["total"])
+
+
+def test_a_copy_behind_a_step_that_waits_at_its_end() -> None:
+    text = TIMED.format(waits="torch.cuda.synchronize()", workers=2, pinned=True)
+    assert not apply("non-blocking", text, min_gain=LITTLE).fixes
+    # the read is put off, and the function waits for nothing
+    text = text.replace("torch.cuda.synchronize()", "torch.cuda.is_available()")
+    assert apply("non-blocking loss-item-sync", text, min_gain=LITTLE).fixes
+
+
+GROUPS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        torch.manual_seed(i)
+        return torch.randn(12), torch.tensor(i % 4)
+
+
+class Groups(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 512)
+
+    def forward(self, x, group):
+        hidden = self.layer(x)
+        near = torch.{made}.to(x.device)
+        found = []
+        for g in range({groups}):
+            mask = group == g
+            found.append({picked})
+        return torch.stack(found) + near.sum()
+
+
+torch.manual_seed(0)
+loader = DataLoader(Rows(), batch_size=16, num_workers=2)
+model = Groups().to(device)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for epoch in range(3):
+    total = 0.0
+    for x, group in loader:
+        x, group = x.to(device), group.to(device)
+        loss = model(x, group).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach()
+    print(epoch, total)
+"""
+MASKED, MULTIPLIED = "hidden[mask].sum(0)", "(hidden * mask.unsqueeze(1)).sum(0)"
+
+
+def groups(picked: str = MASKED, made: str = "zeros(x.shape[0], 512)", many: int = 8) -> str:
+    return GROUPS.format(picked=picked, made=made, groups=many)
+
+
+@pytest.mark.parametrize(("picked", "written"), [(MASKED, False), (MULTIPLIED, True)])
+def test_copies_beside_a_loop_that_picks_by_masks(picked: str, written: bool) -> None:
+    """How many elements a mask picks is asked of the device: once for each group."""
+    text = groups(picked)
+    found = apply("pin-memory non-blocking loss-item-sync", text, min_gain=LITTLE)
+    assert bool(found.fixes) is written
+    assert run(found.text)["total"] == run(text)["total"]
+
+
+@pytest.mark.parametrize(
+    ("made", "written"), [("zeros(x.shape[0], 512)", True), ("ones(1)", False)]
+)
+def test_what_is_made_on_the_device_beside_waits(made: str, written: bool) -> None:
+    """Rows and columns take time to copy; one number is one wait of many."""
+    text = groups(made=made)
+    found = apply("device-creation loss-item-sync", text, min_gain=LITTLE)
+    assert bool(found.fixes) is written
+    assert run(found.text)["total"] == run(text)["total"]
+
+
+def test_waits_count_by_statements_and_turns(tmp_path: Path) -> None:
+    script = model_of(tmp_path, groups("(hidden[mask] * hidden[mask]).sum(0)"))
+    assert waited(script, plan(script, Config()).findings) == 8
+    # two groups are fewer than what makes a copy not worth its line
+    assert apply("pin-memory non-blocking loss-item-sync", groups(many=2), min_gain=LITTLE).fixes
+
+
+ELEMENTS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Texts(Dataset):
+    def __init__(self):
+        self.texts = ["word" * (1 + n % 3) for n in range(64)]
+
+    def __len__(self):
+        return len(self.texts)
+
+    def __getitem__(self, i):
+        torch.manual_seed(i)
+        return torch.randn(12), len(self.texts[i])
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 12)
+
+    def forward(self, x, n):
+        b, t = x.shape
+        pad = torch.zeros(b, t, dtype=torch.bool, device=x.device)
+        for i in range(b):
+            pad[i, n[i].item():] = True
+        return self.layer(x) * pad
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+loader = DataLoader(Texts(), batch_size=16)
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(3):
+    total = 0.0
+    for x, n in loader:
+        x, n = x.to(device), n.to(device)
+        loss = model(x, n).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(epoch, round(total, 4))
+"""
+
+
+def test_a_loop_that_another_rule_replaces_waits_no_more() -> None:
+    both = apply("python-loop loss-item-sync", ELEMENTS, min_gain=LITTLE)
+    assert ".item()" not in both.text
+    assert run(both.text)["total"] == pytest.approx(run(ELEMENTS)["total"])
+
+
+SETTINGS = """
+from dataclasses import dataclass
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+@dataclass
+class Config:
+    batch_size: int = 256
+
+
+cfg = Config()
+for item in sys.argv[1:]:
+    key, value = item.split("=")
+    setattr(cfg, key, type(getattr(cfg, key))(value))
+loader = DataLoader(TensorDataset(torch.randn(512, 4)), batch_size=cfg.batch_size)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for (x,) in loader:
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_what_a_class_says_of_a_setting_counts(tmp_path: Path) -> None:
+    script = model_of(tmp_path, SETTINGS)
+    assert [batch_size(x) for x in script.loaders] == [256]
