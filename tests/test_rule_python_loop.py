@@ -482,6 +482,20 @@ def test_advice(code: str, advised: bool) -> None:
     assert found.advice.count("no turn needs") == advised
 
 
+@pytest.mark.parametrize(
+    ("count", "why"),
+    [("pass", ""), ("for t, n in zip(y, joined):\n    hits[t] += n", "`y` and `joined` have as many")],
+)
+def test_parts_of_a_batch_that_are_joined(count: str, why: str) -> None:
+    """Targets of all samples in one row say nothing of the other parts of the batch."""
+    text = script(ZEROS + ROWS, count).replace("for ids, lengths, y in", "for ids, lengths, y, joined in")
+    labels = "torch.tensor([b[1] for b in batch])"
+    text = text.replace(f"lengths, {labels}", f"lengths, {labels}, torch.cat([b[0] for b in batch])")
+    found = apply("python-loop", text)
+    assert "torch.arange(T" in found.text and why in found.refusals
+    assert output(text) == output(found.text)
+
+
 def test_what_is_gone_needs_no_copies() -> None:
     """loss-item-sync copies to the host what a loop looks at, but for one that goes."""
     text = script(count=COUNTED + "hits[t] += int(t == p)")

@@ -43,8 +43,11 @@ class Makers:
 
     def all(self, expr: ast.expr) -> list[ast.expr]:
         """The expressions that make a value; none where nothing shows all of them."""
+        return self.sources([(expr, ())])
+
+    def sources(self, places: list[Place]) -> list[ast.expr]:
+        """The same of what stands at several places."""
         found: list[ast.expr] = []
-        places: list[Place] = [(expr, ())]
         for place in each_place(places):
             back = self.back(*place)
             if back is None and not place[1]:

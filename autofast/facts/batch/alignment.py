@@ -11,9 +11,10 @@ from autofast.facts.batch.losses import Losses
 from autofast.facts.batch.losses_of_torch import FACTORIES, loss_called
 from autofast.facts.batch.samples import Activation, Shape, joined
 from autofast.facts.loaders import values_given
+from autofast.facts.makers import Makers
 from autofast.facts.switches import batch_loops
 from autofast.flow.callgraph import CallGraph, code_of
-from autofast.flow.defuse import taken_by
+from autofast.flow.defuse import Definition, taken_by
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow
 from autofast.flow.scopes import parameters
@@ -41,7 +42,7 @@ class Alignment:
 
     def __init__(self, script: Script):
         self.script, self.flow = script, script.analysis(Flow)
-        self.losses = Losses(script, whole=False)
+        self.losses, self.makers = Losses(script, whole=False), script.analysis(Makers)
         self._runs: dict[tuple[ast.AST, ast.AST | None], Activation] = {}
 
     def have_same_rows(self, one: ast.expr, other: ast.expr) -> bool:
@@ -49,9 +50,7 @@ class Alignment:
         packed = self._packed(one) or self._packed(other)
         if packed is not None and any(self._is_same(packed, self._plain(e)) for e in (one, other)):
             return True
-        return self.have_same_shape(one, other) or (
-            self._has_all_samples and all(self._kind(e) in EACH for e in (one, other))
-        )
+        return self.have_same_shape(one, other) or all(self._kind(e) in EACH for e in (one, other))
 
     def are_samples(self, rows: ast.expr) -> bool:
         """Whether it has a row for each sample of a batch, of which there is one at the least."""
@@ -91,16 +90,22 @@ class Alignment:
         return any(self._is_same(labels, target) for target in targets)
 
     # ------------------------------------------------------------------------------------- samples
-    @cached_property
-    def _has_all_samples(self) -> bool:
-        """Whether no function of the project that puts batches together is seen to give a part of
-        them other rows than one for each sample.
+    def _is_of_samples(self, name: ast.Name) -> bool:
+        """Whether no function of the project that puts batches together is seen to give this part
+        of them other rows than one for each sample.
         """
+        found = self.makers.sources(self.makers.defined(Definition(name.id, name), ()))
+        parts = (
+            p for r in found or self._results for p in getattr(r, "elts", getattr(r, "values", [r]))
+        )
+        return not any(map(self._has_others, parts))
+
+    @cached_property
+    def _results(self) -> list[ast.expr]:
+        """All that functions give which put batches together."""
         given = [t for x in self.script.loaders for t in values_given(x, "collate_fn")]
         calls = self.script.analysis(CallGraph)
-        results = (r for t in given for c in code_of(t) for r in calls.results(c.function))
-        parts = (p for r in results for p in getattr(r, "elts", getattr(r, "values", [r])))
-        return not any(map(self._has_others, parts))
+        return [r for t in given for c in code_of(t) for r in calls.results(c.function)]
 
     def _has_others(self, part: ast.expr) -> bool:
         """``torch.tensor(lengths[:2])``, ``[len(x) for x, y in batch if y]``, ``torch.cat(x)``"""
@@ -225,9 +230,8 @@ class Alignment:
         here = (n for n in loops_around(place) if isinstance(n, ast.For) and n in loops)
         loop = next(here, None)
         if (function, loop) not in self._runs:
-            names = (
-                frozenset(n.id for n in nodes_in(loop.target, ast.Name)) if loop else frozenset()
-            )
+            parts = nodes_in(loop.target, ast.Name) if loop else ()
+            names = frozenset(n.id for n in parts if self._is_of_samples(n))
             given = (
                 {} if loop else {p.arg: self._given(function, p.arg) for p in parameters(function)}
             )
