@@ -48,7 +48,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Read losses and counts from the device when they are needed, not in every step."""
     left, found = gone(script, options), list(_reads(script, options))
     # What waits in several places, and is told at each, stays where one of them is gone.
-    others = {id(f.edits): f.node for f in found if f.edits and within_any(f.node, left)}
+    needing = gone(script, options, masks=False)
+    others = {id(f.edits): f.node for f in found if f.edits and within_any(f.node, needing)}
     for finding in (f for f in found if not within_any(f.node, left)):
         if (loop := others.get(id(finding.edits))) is not None:
             why = f"what is written for {at(loop)} uses the copy"

@@ -233,7 +233,11 @@ model ="""
 OF_DICTS = script(STEP.replace("(x, lengths)", "(batch)").replace("y)", 'batch["y"])'), **DICTS)
 OF_DICTS = OF_DICTS.replace("\nmodel =", LOADERS)
 OF_DICTS = OF_DICTS.replace("\nlosses,", "\nloader = Moved(loader)\nlosses,")
-OF_TUPLES = script(STEP).replace("\nmodel =", LOADERS).replace("in loader:\n        out", "in moved(loader):\n        out")
+OF_TUPLES = (
+    script(STEP)
+    .replace("\nmodel =", LOADERS)
+    .replace("in loader:\n        out", "in moved(loader):\n        out")
+)
 
 
 def test_lengths_that_a_generator_hands_out() -> None:
@@ -242,7 +246,9 @@ def test_lengths_that_a_generator_hands_out() -> None:
     bar = OF_DICTS.replace("batch in loader:\n        out", "batch in tqdm(loader):\n        out")
     assert apply("loss-item-sync", f"from tqdm import tqdm\n{bar}").lines == [leaves]
     same(OF_TUPLES, "yield x.to(device), lengths, y.to(device)")
-    numbered = OF_TUPLES.replace("for x, lengths, y in moved(loader)", "for n, (x, lengths, y) in enumerate(moved(loader))")
+    numbered = OF_TUPLES.replace(
+        "for x, lengths, y in moved(loader)", "for n, (x, lengths, y) in enumerate(moved(loader))"
+    )
     same(numbered, "yield x.to(device), lengths, y.to(device)")
 
 
@@ -258,7 +264,9 @@ def test_lengths_that_a_generator_hands_out() -> None:
     ],
 )  # fmt: skip
 def test_what_else_a_generator_hands_out_to(text: str) -> None:
-    assert text != OF_DICTS and apply("loss-item-sync", text).text.count("lengths") == text.count("lengths")
+    assert text != OF_DICTS and apply("loss-item-sync", text).text.count("lengths") == text.count(
+        "lengths"
+    )
     assert " else v.to(device)" not in apply("loss-item-sync", text).text
 
 
@@ -272,9 +280,26 @@ def test_what_the_device_needs_too_is_kept_beside_it() -> None:
     assert "keep what the host has" not in apply("loss-item-sync", script(changed)).advice
 
 
-def test_lengths_that_a_mask_needs_on_the_device() -> None:
-    done = apply("loss-item-sync python-loop", script(f"{MOVED}\n{STEP}"))
-    assert "take that here: what is written for" in done.advice
+@pytest.mark.parametrize(
+    ("mask", "written"),
+    [
+        (MASKED, "lengths.to(device, non_blocking=True)"),
+        (
+            "mask = torch.zeros(x.size(0), x.size(1))\nfor i in range(x.size(0)):\n"
+            "    mask[i, :lengths[i]] = 1\nmask = mask.to(x.device)",
+            "lengths.to(x.device, non_blocking=True)",
+        ),
+    ],
+)
+def test_lengths_that_a_mask_needs_on_the_device(mask: str, written: str) -> None:
+    """They stay on the host, and what python-loop writes takes them to the device."""
+    text = script(f"{MOVED}\n{STEP}", mask)
+    done = apply("loss-item-sync python-loop", text)
+    assert {f.rule for f in done.fixes} == {"loss-item-sync", "python-loop"}
+    assert "x, y = x.to(device), y.to(device)" in done.text and written in done.text
+    (one, before), (other, after) = run_on_both(text), run_on_both(done.text)
+    assert list(map(float, one["losses"])) == list(map(float, other["losses"]))
+    assert one["losses"] and after == 0 < before
 
 
 def test_all_that_an_if_moves() -> None:

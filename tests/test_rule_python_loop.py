@@ -162,7 +162,8 @@ MASKS = [
         "packed = pack_padded_sequence(h, lengths.cpu(), batch_first=True)\nh, _ = self.rnn(packed)\n"
         "h, _ = pad_packed_sequence(h, batch_first=True)\nmask = torch.zeros(h.size(0), h.size(1), device=device)\n"
         "for i in range(h.size(0)):\n    mask[i, :lengths[i]] = 1",
-        "mask = (torch.arange(h.size(1), device=device) < lengths.view(-1, 1)).float()",
+        "mask = (\ntorch.arange(h.size(1), device=device)\n"
+        "< lengths.to(device, non_blocking=True).view(-1, 1)\n).float()",
     ),
 ]
 
@@ -484,13 +485,20 @@ def test_advice(code: str, advised: bool) -> None:
 
 @pytest.mark.parametrize(
     ("count", "why"),
-    [("pass", ""), ("for t, n in zip(y, joined):\n    hits[t] += n", "`y` and `joined` have as many")],
+    [
+        ("pass", ""),
+        ("for t, n in zip(y, joined):\n    hits[t] += n", "`y` and `joined` have as many"),
+    ],
 )
 def test_parts_of_a_batch_that_are_joined(count: str, why: str) -> None:
     """Targets of all samples in one row say nothing of the other parts of the batch."""
-    text = script(ZEROS + ROWS, count).replace("for ids, lengths, y in", "for ids, lengths, y, joined in")
+    text = script(ZEROS + ROWS, count).replace(
+        "for ids, lengths, y in", "for ids, lengths, y, joined in"
+    )
     labels = "torch.tensor([b[1] for b in batch])"
-    text = text.replace(f"lengths, {labels}", f"lengths, {labels}, torch.cat([b[0] for b in batch])")
+    text = text.replace(
+        f"lengths, {labels}", f"lengths, {labels}, torch.cat([b[0] for b in batch])"
+    )
     found = apply("python-loop", text)
     assert "torch.arange(T" in found.text and why in found.refusals
     assert output(text) == output(found.text)
@@ -507,12 +515,15 @@ def test_what_is_gone_needs_no_copies() -> None:
 
 
 def test_lengths_stay_where_the_mask_is_made() -> None:
-    """loss-item-sync leaves lengths on the host that are only fetched back, as a loop does."""
+    """loss-item-sync leaves lengths on the host that are only fetched back, as a loop does; what
+    takes the place of the loop copies them.
+    """
     packed = "packed = pack_padded_sequence(h, lengths.cpu(), batch_first=True)\n"
     text = script(packed + ZEROS + ROWS)
     assert "lengths.to(device)" not in apply("loss-item-sync", text).text
     both = apply("loss-item-sync python-loop", text)
-    assert [f.rule for f in both.fixes] == ["python-loop"] and "lengths.to(device)" in both.text
+    assert {f.rule for f in both.fixes} == {"loss-item-sync", "python-loop"}
+    assert "lengths.to(device)" not in both.text and "lengths.to(ids.device, " in both.text
 
 
 DICE = script_of("""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edits, Remove, Replace
 from autofast.facts.dimensions import dimension_count
+from autofast.facts.host_copies import HostCopies
 from autofast.facts.smallest import Smallest
 from autofast.facts.switches import about_hardware
 from autofast.flow.defuse import Definition
@@ -14,7 +15,7 @@ from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import is_method, is_name, items_of, only_target, variable_name
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import wordset
+from autofast.model.several import surely, wordset
 from autofast.model.source import (
     block_of,
     enclosing,
@@ -26,7 +27,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import SEQUENCES, is_constant, is_stored
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Tensor, library_name, of_kind
+from autofast.model.values import Tensor, is_on_device, library_name, of_kind
 from autofast.rule import Effect, Refusal
 from autofast.techniques.loops.rows import Planned, Rows, Whole, one_cut
 from autofast.write.spelling import torch_in
@@ -275,14 +276,23 @@ class _Mask:
         return Whole(f"~({inside})" if turned else inside, atom=False)
 
     def _devices(self, made: Made, parts: list[ast.expr]) -> tuple[str, str]:
-        """Where the positions are made, and what brings the lengths there."""
+        """Where the positions are made, and what brings the lengths there, which may be on the
+        host where all else that looks at them fetches them back.
+        """
         mine, theirs = self._device(self.fill.mask), set[str]().union(*map(self._device, parts))
-        if mine == theirs and len(mine) == 1 and "?" not in mine:
+        copies, loop = self.script.analysis(HostCopies), self.rows.loop
+        stays = any(copies.stays(n, loop) for n in nodes_in(loop, ast.expr))
+        if mine == theirs and len(mine) == 1 and "?" not in mine and not stays:
             return made.device, ""
+        begun = ", non_blocking=True" if stays else ""  # no wait in the place of the other
         if made.device:
-            return made.device, f".to({made.device})"
+            return made.device, f".to({made.device}{begun})"
         if len(parts) == 1 and "dev" in theirs and self._is_only_moved():
-            return f"{self.rows.hole(parts[0])}.device", ""
+            rows = self.rows.measured(made.sides[0]) if stays and made.sides else None
+            if rows is None or not surely(map(is_on_device, self.script.values(rows))):
+                return f"{self.rows.hole(parts[0])}.device", ""
+            device = f"{self.rows.hole(rows)}.device"
+            return device, f".to({device}{begun})"
         return "", ".cpu()"
 
     def _device(self, expr: ast.expr) -> set[str]:

@@ -30,8 +30,9 @@ def of_rows(edits_of: Callable[[Script, Rows], Planned]) -> Planner:
     return lambda script, loop, half: edits_of(script, Rows(script, loop, half))
 
 
+MASK = "fills a mask row by row, each with kernels of its own"
 KINDS = (
-    (of_rows(mask_edits), "fills a mask row by row, each with kernels of its own"),
+    (of_rows(mask_edits), MASK),
     (of_rows(span_edits), "fills spans row by row, each with a kernel of its own"),
     (
         of_rows(pair_edits),
@@ -91,7 +92,9 @@ def in_half(script: Script) -> list[Batched]:
     return batched(script, True)
 
 
-def gone(script: Script, options: Options) -> list[ast.stmt]:
-    """The statements that this plan takes away."""
+def gone(script: Script, options: Options, *, masks: bool = True) -> list[ast.stmt]:
+    """The statements that this plan takes away; without those that fill masks, where what is
+    written takes lengths from wherever they are.
+    """
     plans = script.analysis(batched) if options.decides(Batched) else []
-    return [stmt for plan in plans for stmt in plan.gone]
+    return [stmt for p in plans if masks or p.message is not MASK for stmt in p.gone]
