@@ -37,10 +37,14 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             asks=gains.in_steps if constant.copied else COMPUTED,
         )
     for part in prepared(script, (c.slot for c in found)):
+        asked = not part.advice or options.requested and part.edits
         yield Finding(
             part.node,
-            "makes the same of an item in each epoch",
-            edits=part.edits,
+            "reads the same files in each epoch"
+            if part.advice
+            else "makes the same of an item in each epoch",
+            edits=part.edits if asked else (),
+            advice="" if asked else part.advice,
             effect=part.effect,
             asks=COMPUTED,
         )

@@ -13,8 +13,8 @@ from autofast.facts.arrays import JOINED, array_of, array_origins, arrays_change
 from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
 from autofast.facts.loaders import is_iterated_again, loader_argument, own_argument
 from autofast.facts.workers.shared_state import (
-    arrays_written_since_built,
     changed_since_built,
+    files_written_since_built,
     is_written_by_items,
 )
 from autofast.flow.callgraph import CallGraph, Function
@@ -65,10 +65,18 @@ ASKING = wordset(
     "endswith isdigit isalpha isalnum isspace encode decode format zfill get items keys values index "
     "count find rfind group groups timetuple weekday isoweekday toordinal timestamp strftime hour"
 )
-MAKING = tuple("re. datetime. unicodedata. operator. string.".split())
+MAKING = tuple(
+    "re. datetime. unicodedata. operator. string. pathlib. os.path.join os.path.basename "
+    "os.path.dirname os.path.split".split()
+)
 NOW = tuple(".now .today .utcnow".split())
 COPYING = wordset("copy clone tolist item tobytes sum mean std max min any all")
 READERS = wordset("numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile")
+PICTURES = wordset(
+    "PIL.Image.open cv2.imread imageio.imread imageio.v2.imread imageio.v3.imread skimage.io.imread "
+    "matplotlib.pyplot.imread tifffile.imread"
+)
+DRAWERS = tuple("PIL. cv2. imageio. skimage. matplotlib. torchvision. tifffile.".split())
 FLOATS = wordset("sin cos tan sqrt exp log log1p atan2 radians tanh", "math.") | {"builtins.float"}
 JOINING = JOINED | wordset("numpy.array torch.stack torch.cat torch.tensor")
 NUMBERS = tuple("numpy. torch. h5py. zarr. pandas. tables.".split())
@@ -126,6 +134,18 @@ class Items:
             and isinstance(expr.slice, ast.Name)
             and expr.slice.id == self.index
             and is_read(expr)
+        )
+
+    def is_element(self, expr: ast.AST) -> bool:
+        """``self.rows[k]``: one element, whichever it is."""
+        return (
+            isinstance(expr, ast.Subscript)
+            and not isinstance(expr.slice, ast.Slice)
+            and self.name_of(expr.value) != ""
+            and (
+                self.is_list(expr.value)
+                or (self.is_row(expr) and self.are_numbered and self.is_array(expr.value))
+            )
         )
 
     def row_of(self, expr: ast.AST) -> ast.Subscript | None:
@@ -235,16 +255,33 @@ class Items:
         return (
             isinstance(call, ast.Call)
             and self.script.is_call(call, *READERS)
-            and not may_give(call, "mmap_mode")
+            and not may_give(call, "mmap_mode", "allow_pickle")
         )
 
     @cached_property
     def files_stay(self) -> bool:
-        """Whether files are as they were when the data sets were built."""
+        """Whether files of arrays are as they were when the data sets were built."""
+        return self._stay(("numpy.",))
+
+    @cached_property
+    def pictures_stay(self) -> bool:
+        """The same of pictures."""
+        return self._stay(DRAWERS)
+
+    def _stay(self, libraries: tuple[str, ...]) -> bool:
         return not any(
-            arrays_written_since_built(self.script, x, d.thing)
+            files_written_since_built(self.script, x, d.thing, libraries)
             for d, x in zip(self.datasets, self.loaders, strict=True)
         )
+
+    def is_file(self, call: ast.AST) -> bool:
+        """``np.load(path)``, ``Image.open(path)``: numbers or a picture."""
+        return self.reads_file(call) or self.script.is_call(call, *PICTURES)
+
+    def decodes(self, call: ast.AST) -> bool:
+        """The same of files that are as they were when the data sets were built."""
+        picture = self.script.is_call(call, *PICTURES)
+        return self.is_file(call) and (self.pictures_stay if picture else self.files_stay)
 
     def holds_file(self, held: ast.expr) -> bool:
         """What the constructor has opened with ``np.load``, of which each member is unpacked again
@@ -282,11 +319,14 @@ def items_of(script: Script) -> Iterator[Items]:
 
 
 class OfItems(Invariants):
-    """What the methods of data sets compute: ``given`` are the places that stand for an element."""
+    """What the methods of data sets compute: ``given`` are the places that stand for an element;
+    ``files``: also of files that stay as they are.
+    """
 
-    def __init__(self, items: Items, given: Collection[ast.AST] = ()):
+
+    def __init__(self, items: Items, given: Collection[ast.AST] = (), files: bool = False):
         super().__init__(items.script)
-        self.given = given
+        self.items, self.given, self.files = items, given, files
 
     def _is_same(self, expr: ast.AST, method: Function, init: ast.FunctionDef | None) -> bool:
         if expr in self.given:
@@ -311,7 +351,11 @@ class OfItems(Invariants):
         match callee:
             case Ref(name=name) if name.startswith(MAKING):
                 return not name.endswith(NOW)
+            case Ref() if self.files and self.items.decodes(call):
+                return True
             case Method() | Unknown() if is_attribute(call.func, *ASKING):
+                return True
+            case Method() | Unknown() if self.files and is_attribute(call.func, "convert"):
                 return True
             case Bound(func=Func(node=function), this=Inst()):
                 return self.is_pure(function, own_constructor(function), depth)

@@ -8,6 +8,7 @@ import ast
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from autofast.facts.host_io import MADE, host_effects
 from autofast.facts.loaders import values_given
 from autofast.facts.workers.held import ARCHIVE, Held
 from autofast.facts.workers.item_changes import A_FILE, WRITERS, Changes, is_iterator, shown
@@ -187,14 +188,16 @@ def changed_since_built(script: Script, loader: Loader, data: Thing) -> str:
     return _changed(script, side, time.after, time)
 
 
-def arrays_written_since_built(script: Script, loader: Loader, data: Thing) -> bool:
-    """Whether files of arrays may be written from the construction of a data set on, and items be
-    read after that."""
+def files_written_since_built(
+    script: Script, loader: Loader, data: Thing, libraries: tuple[str, ...]
+) -> bool:
+    """Whether one of these libraries may write files from the construction of a data set on, and
+    items be read after that."""
     time = Time.since_built(script, loader, lambda _: False, data)
     return any(
         time.after(node) and time.is_read_after(node)
-        for node, _ in script.analysis(_written_files)
-        if any(name.startswith("numpy.") for name in script.library_functions(node))
+        for node, name in script.analysis(_made_files)
+        if name.startswith(libraries)
     )
 
 
@@ -404,3 +407,8 @@ def _written_files(script: Script) -> list[tuple[ast.Call, ast.expr]]:
                 if names & WRITERS and len(node.args) > place:
                     found.append((node, node.args[place]))
     return found
+
+
+def _made_files(script: Script) -> list[tuple[ast.Call, str]]:
+    """The calls that write files with something in them, each with the name of the library's."""
+    return [(e.node, e.name) for e in host_effects(script) if MADE.fullmatch(e.name)]

@@ -4,6 +4,7 @@ set keeps: the constructor does it for all elements, and the item takes its own.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from autofast.edit.edits import Decorator, Edit, Edits, Import, Remove, Rewrite
@@ -66,14 +67,16 @@ class Element:
     """What an expression of ``__getitem__`` is computed of: one element of what is kept.
 
     Attributes:
-        of: where the data set keeps them, ``target``: what an element is called.
+        of: where the data set keeps them, ``index``: which one it is, ``target``: what an element
+            is called; ``anywhere``: the index may be anything.
         places: what stands for it, or for what is computed of it before, with other code for some.
         moved: variables that nothing else needs, with what is computed for them.
     """
 
-    def __init__(self, items: Items):
-        self.items = items
+    def __init__(self, items: Items, anywhere: bool = False):
+        self.items, self.anywhere = items, anywhere
         self.of: ast.expr | None = None
+        self.index: ast.expr | None = None
         self.target = ""
         self.places: dict[ast.expr, str] = {}
         self.moved: dict[ast.expr, ast.expr] = {}
@@ -88,8 +91,13 @@ class Element:
 
     def _is_row(self, node: ast.Subscript) -> bool:
         name = singular(self.items.name_of(node.value))
-        used = any(n.id == name for n in nodes_in(self.items.getitem, ast.Name))
-        return not self.items.is_row(node) or self._is_of(node, f"one_{name}" * used or name, node)
+        used = hasattr(builtins, name) or any(
+            n.id == name for n in nodes_in(self.items.getitem, ast.Name)
+        )
+        taken = self.items.is_element(node) if self.anywhere else self.items.is_row(node)
+        if not taken or within_any(node, self.places):
+            return True
+        return self._is_of(node, f"one_{name}" * used or name, node)
 
     def _is_given(self, name: ast.Name) -> bool:
         items, flow = self.items, self.items.script.analysis(Flow)
@@ -99,7 +107,7 @@ class Element:
             target, row = bound
             self.bound.add(statement_of(row))
             return self._is_of(row, source_of(target).segment(target).strip("()"), name)
-        value = flow.value_of_its_own(name)
+        value = flow.value(name) if self.anywhere else flow.value_of_its_own(name)
         if value is None or not variable_name(only_target(statement_of(value))):
             return False
         self.moved[name] = value
@@ -109,9 +117,12 @@ class Element:
     def _is_of(self, row: ast.Subscript, target: str, node: ast.expr) -> bool:
         """Whether it is this element, too."""
         name = self.items.name_of
-        if self.of is not None and (name(self.of), self.target) != (name(row.value), target):
+        if self.of is not None and (
+            (name(self.of), self.target) != (name(row.value), target)
+            or not all_of([self.index, row.slice], ast.Name)
+        ):
             return False
-        self.of, self.target = row.value, target
+        self.of, self.index, self.target = row.value, row.slice, target
         self.places[node] = variable_name(node) or target
         return True
 

@@ -27,6 +27,7 @@ from autofast.model.source import (
 from autofast.model.syntax import is_attribute
 from autofast.rule import Effect
 from autofast.techniques.transfers.constants import class_of, is_stored_whole
+from autofast.techniques.transfers.files_of_items import of_files
 from autofast.techniques.transfers.kept import Prepared, at_end, name_of, taken, text_of
 from autofast.techniques.transfers.per_item import of_each, of_numbers, of_slices
 
@@ -51,7 +52,7 @@ def prepared(script: Script, slots: Iterable[tuple[ast.AST, str] | None]) -> Ite
     for items in items_of(script):
         cls = class_of(script, items.getitem)
         if cls is not None and not is_stored_whole(script, cls):
-            for form in (_read, _each_number, of_each, of_slices, of_numbers):
+            for form in (_read, _each_number, of_each, of_slices, of_numbers, of_files):
                 for found in form(items):
                     slot = items.init, found.name
                     if (not found.name or slot not in taken) and not any(
