@@ -177,6 +177,7 @@ class Log:
         self._count = 0
         self._kinds: dict[str, list[tuple[int, Site]]] = defaultdict(list)  # numbered as they came
         self._places: ByNode[list[tuple[int, Site]]] = defaultdict(list)  # by their node
+        self._setters: tuple[int, dict[str, list[Site]]] = -1, {}  # by name, as of so many events
         self.full = ""  # a place that is reached in more ways than are kept
 
     def add(self, kind: str, node: ast.AST, stack: Stack, this: Thing | None,
@@ -236,11 +237,14 @@ class Log:
 
     def setting(self, owners: Collection[Thing], name: str) -> list[Site]:
         """The sites that set an attribute of one of these objects."""
-        return [
-            s
-            for s in self.of("set_attribute")
-            if any(o.data["name"] == name and o.this in owners for o in s)
-        ]
+        if self._setters[0] != self._count:
+            by_name = defaultdict[str, list[Site]](list)
+            for s in self.of("set_attribute"):
+                for set_there in dict.fromkeys(o.data["name"] for o in s):
+                    by_name[set_there].append(s)
+            self._setters = self._count, by_name
+        named = self._setters[1].get(name, ())
+        return [s for s in named if any(o.data["name"] == name and o.this in owners for o in s)]
 
     def at(self, kind: str, node: ast.AST) -> Site | None:
         return self._sites.get((kind, node))

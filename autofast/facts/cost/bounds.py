@@ -112,6 +112,10 @@ def _of(script: Script, made: Definition, depth: int) -> int | None:
 
 def range_turns(script: Script, loop: ast.AST) -> int | None:
     """How often a loop over ``range(...)`` turns; None where that is not known."""
+    return script.of_node(_range_turns, loop)
+
+
+def _range_turns(script: Script, loop: ast.AST) -> int | None:
     match loop:
         case (
             ast.For(iter=call)

@@ -35,7 +35,7 @@ from autofast.model.names import last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, wordset
-from autofast.model.source import Nodes, at, statement_of
+from autofast.model.source import ByNode, Nodes, at, statement_of
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Ext, Tensor, Thing, of_kind
 
@@ -47,6 +47,7 @@ LARGEST = 512  # side of images that a network is tried with
 HEAVY = wordset("""matmul mm bmm einsum baddbmm addmm cdist tensordot linear bilinear conv1d conv2d conv3d unfold interpolate
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""")
 MULTIPLY = HEAVY | {"forward", "call_object"}
+Product = tuple[ast.AST, str, Thing | None, Stack]  # a place, its operation, its layer, the way
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -140,6 +141,7 @@ class Cost(Often):
     def __init__(self, script: Script):
         super().__init__(script)
         self._estimates: dict[Machine, Estimate | str] = {}
+        self._products: ByNode[list[Product]] = {}  # by the loop of a step
 
     def estimate(self, target: str = "cuda") -> Estimate | str:
         """The step that costs most on the device; why it is not known where one is not."""
@@ -179,8 +181,13 @@ class Cost(Often):
         memory = 4 * machine.PASSES * (numbers + pairs / HEAD) / on.memory
         return rows * (2 * TRAINED * (flop + pairs) / on.products + memory)
 
-    def _multiplying(self, step: Step) -> Iterator[tuple[ast.AST, str, Thing | None, Stack]]:
+    def _multiplying(self, step: Step) -> list[Product]:
         """Layers and products in a step, and calls of what is not known."""
+        if step.loop not in self._products:
+            self._products[step.loop] = list(self._multiplied(step.loop))
+        return self._products[step.loop]
+
+    def _multiplied(self, loop: ast.AST) -> Iterator[Product]:
         ways = [
             (site.node, last_part(kind), o.this, o.stack)
             for (kind, _), site in self.script.log.each()
@@ -189,7 +196,7 @@ class Cost(Often):
         for node in _products(self.script):
             ways += [(node, "matmul", None, way) for way in self.ways(statement_of(node))]
         for one in ways:
-            if one[1] in MULTIPLY and inside(one[3], step.loop) and not self._is_elsewhere(one[3]):
+            if one[1] in MULTIPLY and inside(one[3], loop) and not self._is_elsewhere(one[3]):
                 yield one
 
     def _longest(self, on: Machine, rows: int) -> Estimate | str:
