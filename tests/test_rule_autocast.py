@@ -482,7 +482,19 @@ def test_targets_that_are_made_behind_the_forward_pass_stay_outside():
     assert f"{CPU}\n        out = torch.sigmoid(model(x).float())\n    mse =" in done.text
     one = loss.replace("    mse = nn.MSELoss()\n", "").replace("mse(", "F.mse_loss(")
     done = same(script(LOOP.replace("loss = criterion(model(x), y)", one)))
-    assert "        loss = F.mse_loss(out, target)" in done.text
+    assert "\n    loss = F.mse_loss(out, target)" in done.text
+
+
+def test_passes_whose_outputs_are_kept_in_a_list_and_become_fp32():
+    """The block ends behind the last pass, whatever the statement does with what it gives."""
+    loss = """parts = [model(x[:8])]
+    for part in x[8:].split(4):
+        parts.append(model(part))
+    p = torch.softmax(torch.cat(parts), dim=1)
+    loss = ((p - F.one_hot(y, 4).float()) ** 2).mean()"""
+    done = same(script(LOOP.replace("loss = criterion(model(x), y)", loss)))
+    assert f"{CPU}\n        parts = [model(x[:8]).float()]\n        for part" in done.text
+    assert "parts.append(model(part).float())\n    p = torch.softmax" in done.text
 
 
 def test_a_network_that_brings_its_weights_to_a_dtype_stays():

@@ -43,6 +43,7 @@ from autofast.model.script import Script
 from autofast.model.several import any_in, surely
 from autofast.model.source import Nodes, Said, at, nodes_in
 from autofast.model.tensors import tensors_in
+from autofast.model.values import of_kind
 from autofast.rule import Options
 from autofast.techniques.precision.blocks import Block, block_edits, is_cast_whole, joined
 from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
@@ -123,8 +124,11 @@ def _alone(
     things = [t for t in region.things if half.networks.get(id(t), True)]
     short = replace(region, forwards=passes, outputs=passes, things=things)
     alone = [replace(r, hoisted=[]) if below else r for r in forwards_alone(short)]
+    if not alone or any(r.hoisted for r in alone):
+        last = [part for part in region.parts if _holds(part, short)][-1:]
+        alone = [replace(short, last=s, is_forward_only=True) for s in of_kind(last, ast.stmt)]
     found = [(r, code.other(r.parts, r.things)) for r in alone]
-    return [] if any(r.hoisted or why_not_autocast(c) for r, c in found) else found
+    return [] if any(why_not_autocast(c) for _, c in found) else found
 
 
 def _behind(region: Region) -> Sequence[ast.AST]:
