@@ -122,7 +122,7 @@ def test_an_unguarded_script_that_decides_how_processes_start() -> None:
         PLAIN, guard=False, dataset="torch.multiprocessing.set_start_method('spawn')\n" + FILES
     )
     found = apply(RULE, text)
-    assert not found.fixes and "decides how they are started" in found.refusals
+    assert not found.fixes and "decides how workers are started" in found.refusals
     guarded = script(PLAIN, dataset="torch.multiprocessing.set_start_method('spawn')\n" + FILES)
     assert apply(RULE, guarded).fixes
 
@@ -188,15 +188,22 @@ def test_what_an_item_only_writes_down_on_its_way(before: str, after: str, kept:
 
 
 @pytest.mark.parametrize(
-    "loader",
+    ("loader", "why"),
     [
-        "DataLoader(Files(), batch_size=4, collate_fn=lambda items: items)",
-        "DataLoader(Local(), batch_size=4)",
+        (
+            "DataLoader(Files(), batch_size=4, collate_fn=lambda items: items)",
+            "a lambda cannot be pickled for a spawned worker",
+        ),
+        (
+            "DataLoader(Local(), batch_size=4)",
+            "a spawned worker cannot import `Local`, which a function defines",
+        ),
     ],
 )
-def test_what_cannot_be_pickled_is_only_forked(loader: str) -> None:
+def test_what_cannot_be_pickled_is_only_forked(loader: str, why: str) -> None:
     more = textwrap.dedent("class Local(Files):\n    pass") if "Local" in loader else ""
-    assert "start_method" in apply(RULE, script(loader, more=more)).text
+    text = apply(RULE, script(loader, more=more)).text
+    assert f"# Only with fork: {why}\n" in text and "start_method" in text
 
 
 def test_names_of_the_user_are_left_alone() -> None:
@@ -247,7 +254,7 @@ def test_python_2_cannot_count_cores(files: dict[str, str], old: bool) -> None:
     assert ("num_workers=4" in found.text) is old and ("os.cpu_count()" in found.text) is not old
     unguarded = apply(RULE, script(PLAIN, dataset=dataset, guard=False), files=files)
     assert bool(unguarded.fixes) is not old
-    assert not old or "where nothing says how they are started" in unguarded.refusals
+    assert not old or "where nothing says how workers are started" in unguarded.refusals
 
 
 @pytest.mark.parametrize(
@@ -1338,6 +1345,7 @@ def test_workers_in_a_notebook(tmp_path: Path) -> None:
         config = Config(select=(RULE,), exhaustive=True)
         done = str(rewrite(tmp_path / "train.ipynb", tmp_path, config).texts)
         assert ("get_start_method" in done) is forks and "num_workers=" in done
+        assert ("cannot import `Files`, which this notebook defines" in done) is forks
 
 
 @pytest.mark.parametrize(("context", "elsewhere"), [("cuda", True), ("cpu", False)])

@@ -36,14 +36,13 @@ FREE = """\
 {name} = {number}
 """
 FORKED = """\
-# {why}
+# Only with fork: {why}
 {name} = {number} if {mp}.get_start_method() == "fork" else 0
 """
 CORES = "{os}.cpu_count()"
 SHARED = CORES + ' // int({os}.environ.get("LOCAL_WORLD_SIZE", 1))'
-UNGUARDED = "Workers are only forked: others would begin by running this script again"
-UNSEEN = "Workers are only forked: others would not have what this script sets in its modules"
-UNPICKLABLE = "Workers are only forked: others would have to pickle what cannot be pickled"
+UNGUARDED = "a spawned worker would begin by running this script again"
+UNSEEN = "a spawned worker would not have what this script sets in its modules"
 STARTS = ("multiprocessing.set_start_method", "torch.multiprocessing.set_start_method")
 # On a machine that also trains on its cores, more workers would only take them away.
 MOST = {"cuda": 8, "cpu": 2}
@@ -68,9 +67,9 @@ def against_starting(script: Script) -> str:
     """
     why, sites = _fork_only(script), script.calls(*STARTS)
     if why and (old := for_python_2(script)):
-        return f"{why[0].lower()}{why[1:]}, and {old}, where nothing says how they are started"
+        return f"{why}, and {old}, where nothing says how workers are started"
     if why and sites:
-        return f"{why[0].lower()}{why[1:]}, and {at(sites[0])} decides how they are started"
+        return f"{why}, and {at(sites[0])} decides how workers are started"
     return ""
 
 
@@ -175,33 +174,36 @@ def _fork_only(script: Script) -> str:
     """Why workers of this script can only be forked; empty where they can be started in any way."""
     if script.entry.is_notebook:
         # No worker runs it again, or can import what a cell defines.
-        own = any(_unpicklable(loader, script.entry) for loader in script.loaders)
+        own = next(filter(None, (_unpicklable(x, script.entry) for x in script.loaders)), "")
         hidden = any(reads_late_state(script, x) for x in script.loaders if x.uses)
-        return UNPICKLABLE if own or hidden else ""
+        return own or (UNSEEN if hidden else "")
     unguarded = [loader for loader in script.loaders if loader.uses and not loader.guarded]
     if (unguarded or not script.guarded) and not any(map(has_workers, unguarded)):
         return UNGUARDED
-    if any(_unpicklable(loader) for loader in script.loaders):
-        return UNPICKLABLE
+    if why := next(filter(None, map(_unpicklable, script.loaders)), ""):
+        return why
     if any(reads_late_state(script, loader) for loader in script.loaders if loader.uses):
         return UNSEEN
     return ""
 
 
-def _unpicklable(loader: Loader, cells: Source | None = None) -> bool:
-    """A lambda, or something defined in a function (or in the cells of a notebook), is in what a
-    worker gets.
+def _unpicklable(loader: Loader, cells: Source | None = None) -> str:
+    """Why a worker that is not forked cannot get what it is given: a lambda, or something defined
+    in a function (or in the cells of a notebook), is in it.
     """
     roots: list[Thing] = [d.thing for d in loader.datasets]
     for name in ("collate_fn", "worker_init_fn"):
         roots.extend(values_given(loader, name))
-    return any(_is_local(thing, cells) for thing in held_by(*roots))
+    return next(filter(None, (_local(thing, cells) for thing in held_by(*roots))), "")
 
 
-def _is_local(thing: Thing, cells: Source | None) -> bool:
+def _local(thing: Thing, cells: Source | None) -> str:
     node = thing.node if isinstance(thing, (Func, Cls)) else None
     if isinstance(thing, Inst):
         node = thing.cls.node
-    return isinstance(node, ast.Lambda) or (
-        node is not None and (not is_at_top(node) or source_of(node) is cells)
-    )
+    if isinstance(node, ast.Lambda):
+        return "a lambda cannot be pickled for a spawned worker"
+    if node is None or (is_at_top(node) and source_of(node) is not cells):
+        return ""
+    place = "this notebook defines" if source_of(node) is cells else "a function defines"
+    return f"a spawned worker cannot import `{node.name}`, which {place}"
