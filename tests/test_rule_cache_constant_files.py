@@ -184,7 +184,9 @@ def test_by_default_it_is_said_how_to_ask(text: str) -> None:
     assert not found.fixes and "--select cache-constant" in found.advice
 
 
-OPENED = SLICES.replace("f = np.load(self.files[k])", "f = np.load(self.files[k], allow_pickle=True)")
+OPENED = SLICES.replace(
+    "f = np.load(self.files[k])", "f = np.load(self.files[k], allow_pickle=True)"
+)
 LATER = TRAIN.replace(
     "for epoch in range(3):\n",
     "for epoch in range(3):\n    np.savetxt(os.path.join(FOLDER, '00.txt'), rng.rand(2, 5))\n",

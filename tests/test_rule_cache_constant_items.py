@@ -324,6 +324,13 @@ def test_what_is_computed_before_goes_there_too() -> None:
     ]
 
 
+def test_an_item_of_two_lists_is_remembered() -> None:
+    text = ROWS.replace('stay["hours"])', "self.hours[index])").replace(
+        "self.mean = mean", "self.mean = mean\n        self.hours = [0.1] * 16"
+    )
+    assert fitted(text) == ["@functools.lru_cache(maxsize=None)"]
+
+
 def test_parts_of_an_element() -> None:
     text = ROWS.replace(
         "stay = self.stays[index]", "first, hours, label = self.stays[index]"
@@ -387,6 +394,8 @@ class Windows(Dataset):
 
 data = Windows(32)
 """
+
+
 @pytest.mark.parametrize("text", [TEXTS, DATES], ids=["texts", "dates"])
 def test_workers_have_what_the_constructor_made(text: str) -> None:
     train = TRAIN.replace("shuffle=True", "shuffle=True, num_workers=2")
@@ -433,7 +442,6 @@ UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "
         ROWS.replace("        row =", "        stay[\"hours\"] += 1\n        row ="),
         ROWS.replace("stay[\"hours\"])", "index / 20)"),
         ROWS.replace("        row =", "        row = values.astype(np.float32)\n        if index % 2:\n            row ="),
-        ROWS.replace("stay[\"hours\"])", "self.hours[index])").replace("self.mean = mean", "self.mean = mean\n        self.hours = [0.1] * 16"),
         CHARS + "data.codes['a'] = 9\n",
         CHARS.replace("[self.codes[c] for", "[[self.codes[c]] for").replace("tensor(ids", "tensor([n for n, in ids]"),
         CHARS.replace("[self.codes[c] for", "[self.codes[c] + np.random.randint(2) for"),
@@ -458,7 +466,7 @@ UNPACKED = FILE.replace("rows[index]", 'rows["images"][index]').replace("npy", "
         "a list", "written to by the item", "read by the constructor", "a class of it",
         "a function that draws", "a function that counts", "the clock", "texts that change", "another vocabulary",
         "a word that is added", "fewer items", "a list of lists that others get", "a part of each", "an element that is changed",
-        "numbers of the index", "under a condition", "two lists",
+        "numbers of the index", "under a condition",
         "codes that change", "lists of codes", "a number that is drawn", "rows that depend on one another", "rows that depend on the first", "of any type",
         "a function of two", "rows of a global", "bounds that change", "where windows begin", "where windows of some length begin",
         "a date that changes", "another date", "a list written to", "a half hour", "the time",

@@ -99,6 +99,7 @@ DEFAULTS = wordset(
 )
 # By which a tensor is written to, or gets gradients that add up.
 WRITABLE = wordset("numpy data requires_grad requires_grad_ retain_grad set_")
+CHOOSING = wordset("choice choices sample")
 DEEPEST = 6  # functions that call one another
 
 
@@ -464,10 +465,19 @@ class Held(ReadOnly):
     def judge(self, use: Usage, context: None) -> Answer:
         if use.act is Act.BOUND and all(isinstance(t, VARIABLES) for t in use.targets):
             return Verdict.GOES_ON
+        if use.act is Act.TAKEN and self._is_flat(use.expr):
+            return Verdict.STOPS
         return super().judge(use, context)
 
     def given(self, use: Usage, callee: Thing, context: None) -> Answer:
+        if isinstance(callee, (Ref, Method)) and last_part(callee.name) in CHOOSING:
+            return Verdict.STOPS if self._is_flat(use.expr) else self.lost(use)
         return Verdict.ENTERS if isinstance(callee, Cls) else super().given(use, callee, context)
+
+    def _is_flat(self, expr: ast.expr) -> bool:
+        """Whether what is taken out of it cannot be changed."""
+        lists = of_kind(found := self.script.values(expr), Seq)
+        return certainly(found, Seq) and all(certainly(t.any(), Const) for t in lists)
 
     def kept(self, target: ast.Attribute, context: None) -> str:
         known = self.script.must_be(target.value, Inst)

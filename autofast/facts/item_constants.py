@@ -21,7 +21,7 @@ from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.program import Flow, holder_of
 from autofast.flow.scopes import mentions, parameters
 from autofast.flow.usage import Act, Usage
-from autofast.flow.valueflow import Answer, Verdict
+from autofast.flow.valueflow import Answer, Verdict, first_reason
 from autofast.model.calls import (
     call_of,
     given_to,
@@ -79,6 +79,8 @@ PICTURES = wordset(
 DRAWERS = tuple("PIL. cv2. imageio. skimage. matplotlib. torchvision. tifffile.".split())
 FLOATS = wordset("sin cos tan sqrt exp log log1p atan2 radians tanh", "math.") | {"builtins.float"}
 JOINING = JOINED | wordset("numpy.array torch.stack torch.cat torch.tensor")
+PADDING = {"torch.nn.utils.rnn.pad_sequence"}
+PASSING = wordset("zip enumerate list tuple reversed sorted", "builtins.")
 NUMBERS = tuple("numpy. torch. h5py. zarr. pandas. tables.".split())
 MAPPED = ("numpy.memmap", "numpy.lib.format.open_memmap", "h5py.", "zarr.")
 
@@ -124,6 +126,17 @@ class Items:
                 for n in self.script.nodes
                 if isinstance(n, ast.expr) and not self.things.isdisjoint(self.script.values(n))
             )
+        )
+
+    @cached_property
+    def batches_are_copies(self) -> bool:
+        """The same, where functions of the project may make the batches."""
+        given = [t for x in self.loaders for t in x.args.get(-1, "collate_fn") if t != Const(None)]
+        return self.are_numbered and all(
+            isinstance(t, Func)
+            and isinstance(t.node, ast.FunctionDef)
+            and Collated(self).makes_copies(t.node)
+            for t in given
         )
 
     def is_row(self, expr: ast.AST) -> bool:
@@ -323,7 +336,6 @@ class OfItems(Invariants):
     ``files``: also of files that stay as they are.
     """
 
-
     def __init__(self, items: Items, given: Collection[ast.AST] = (), files: bool = False):
         super().__init__(items.script)
         self.items, self.given, self.files = items, given, files
@@ -450,3 +462,36 @@ class ItemReads(ReadOnly):
         stmt = statement_of(use.expr)
         plain = isinstance(stmt, ast.Return) and function_of(stmt) is self.items.getitem
         return plain and parent_of(use.node) in (stmt, use.node) and self.items.are_copied
+
+
+class Collated(ItemReads):
+    """The same in a function that makes batches: lists of items and of parts of them are its own,
+    what is joined is a copy."""
+
+    def judge(self, use: Usage, context: None) -> Answer:
+        match use.act:
+            case Act.LOOPED | Act.HELD:
+                return Verdict.GOES_ON
+            case Act.RETURNED:
+                return "it is handed on"
+        return super().judge(use, context)
+
+    def given(self, use: Usage, callee: Thing, context: None) -> Answer:
+        name = getattr(callee, "name", "")
+        put = use.node.func  # type: ignore[attr-defined]
+        if is_attribute(put, "append") and certainly(self.script.values(put.value), Seq):
+            return self._put(put.value)
+        if name in JOINING | PADDING:
+            return Verdict.STOPS
+        return Verdict.GOES_ON if name in PASSING else super().given(use, callee, context)
+
+    def _put(self, into: ast.expr) -> Answer:
+        """What comes of it in a list that the function has."""
+        if not isinstance(into, ast.Name) or holder_of(into) is not function_of(into):
+            return "it is kept"
+        reads = [n for n in mentions(holder_of(into), into.id) if is_read(n) and n is not into]
+        return first_reason(self.follow(n, None) for n in reads) or Verdict.STOPS
+
+    def makes_copies(self, collate: Function) -> bool:
+        """Whether nothing of a batch shares memory with what a function makes it of."""
+        return not self.bind(next(iter(parameters(collate))), None)

@@ -80,7 +80,7 @@ def _kept(
     code = f"dict({element.code(whole)})" if members else element.code(whole)
     made = f"[{code} for {element.target} in {items.this}.{items.name_of(element.of)}]"
     again = f"{items.this}.{name}[{text_of(element.index)}]"
-    copied = ".copy(\"K\")" if items.script.is_call(call, "numpy.load") else ".copy()"
+    copied = '.copy("K")' if items.script.is_call(call, "numpy.load") else ".copy()"
     edits: list[Edit] = [at_end(items, name, made)]
     if members:
         edits += [Wrap(m, f"{{}}{copied}") for m in members if ItemReads(items).follow(m, None)]
@@ -148,8 +148,8 @@ def _whole(items: Items, call: ast.Call) -> ast.expr:
     """With what makes less, or something else, of it at once: ``.astype(np.float32)``,
     ``.convert("RGB")``, ``["images"]``."""
     match up := parent_of(call):
-        case ast.Subscript(value=value, slice=key) if (
-            value is call and isinstance(items.script.constant(key), str)
+        case ast.Subscript(value=value, slice=key) if value is call and isinstance(
+            items.script.constant(key), str
         ):
             return _whole(items, up)  # type: ignore[arg-type]
         case ast.Attribute(attr="astype" | "convert") if method := call_of(up):

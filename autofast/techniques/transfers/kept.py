@@ -20,7 +20,7 @@ class Prepared:
     """``node``, in ``__getitem__``, and what makes it once; ``advice``: how to ask for what may be
     more than memory holds."""
 
-    node: ast.expr
+    node: ast.expr | ast.stmt
     name: str
     edits: Edits
     effect: Effect = Effect.EXACT

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from autofast.edit.edits import Decorator, Edit, Edits, Import, Remove, Rewrite
 from autofast.facts.arrays import COPIED, FILLED, JOINED
@@ -126,7 +126,15 @@ class Element:
         self.places[node] = variable_name(node) or target
         return True
 
-    def holds_data(self, exprs: list[ast.expr]) -> bool:
+    def is_data(self, tree: ast.AST) -> bool:
+        """The same of all that stands for it there."""
+        for row in nodes_in(tree, ast.Subscript):
+            self._is_row(row)
+        for name in nodes_in(tree, ast.Name):
+            self._is_given(name)
+        return self.holds_data([tree])
+
+    def holds_data(self, exprs: Sequence[ast.AST]) -> bool:
         """Whether something that they take of an element is no number: what is made of where a
         window begins may be far larger than what is there.
         """

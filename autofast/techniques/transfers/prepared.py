@@ -30,6 +30,7 @@ from autofast.techniques.transfers.constants import class_of, is_stored_whole
 from autofast.techniques.transfers.files_of_items import of_files
 from autofast.techniques.transfers.kept import Prepared, at_end, name_of, taken, text_of
 from autofast.techniques.transfers.per_item import of_each, of_numbers, of_slices
+from autofast.techniques.transfers.whole_items import whole_items
 
 # Functions of NumPy that compute each number for itself, the same in a row and in the whole array.
 WORK = wordset(
@@ -52,8 +53,18 @@ def prepared(script: Script, slots: Iterable[tuple[ast.AST, str] | None]) -> Ite
     for items in items_of(script):
         cls = class_of(script, items.getitem)
         if cls is not None and not is_stored_whole(script, cls):
-            for form in (_read, _each_number, of_each, of_slices, of_numbers, of_files):
-                for found in form(items):
+            made = False
+            for form in (
+                _read,
+                _each_number,
+                of_each,
+                of_slices,
+                of_numbers,
+                of_files,
+                whole_items,
+            ):
+                for found in form(items) if form is not whole_items or not made else ():
+                    made = True
                     slot = items.init, found.name
                     if (not found.name or slot not in taken) and not any(
                         binds(items.init, n.id) and all_of([holder_of(n)], ast.Module)
