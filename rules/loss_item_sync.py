@@ -19,7 +19,13 @@ from autofast.techniques.syncs.element_loops import by_elements
 from autofast.techniques.syncs.fetched_back import BACK, FetchedBack
 from autofast.techniques.syncs.few_steps import Supposed, supposed_in_few
 from autofast.techniques.syncs.filled import extended_lists
-from autofast.techniques.syncs.implicit_syncs import SHOWN, findings, whole_statement
+from autofast.techniques.syncs.implicit_syncs import (
+    ASKED,
+    SHOWN,
+    findings,
+    whole_statement,
+    without_wait,
+)
 from autofast.techniques.syncs.planned import (
     in_functions,
     in_loops,
@@ -105,6 +111,8 @@ def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
         *in_stores(script, rest, lists=True),
     ):
         if not taken & used:
+            if not finding.edits:
+                finding = without_wait(script, finding.node, ASKED) or finding
             taken |= used if finding.edits else set()
             answered |= {whole_statement(finding.node)}
             answered |= {r.statement for r in every if r.node in used}

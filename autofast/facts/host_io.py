@@ -88,6 +88,7 @@ SHOWS_WHERE = re.compile(rf"logging\.(StreamHandler|basicConfig)|{BARS.pattern}"
 # What only computes; what asks for the time, or what is set, besides.
 COMPUTES = re.compile(
     r"math\.[\w.]+|numpy\.(?!random|save|load)\w+|torch\.cuda\.is_available|"
+    r"torch\.nn\.functional\.(cross_entropy|\w+_loss)|"
     r"builtins\.(float|int|round|abs|min|max|sum|pow|str|repr|format|len|bool|dict|list|tuple|range|zip|sorted|enumerate|isinstance)"
 )
 TELLS = re.compile(

@@ -36,6 +36,7 @@ from autofast.model.values import (
     names_of,
 )
 from autofast.rule import Finding
+from autofast.techniques.syncs.branches import without_branch
 from autofast.techniques.syncs.code_motion import moved_with, moves
 from autofast.techniques.syncs.scalar_tensors import is_scalar
 from autofast.techniques.syncs.steps import runs_in_steps
@@ -70,6 +71,7 @@ class Wait:
     advice: str
 
 
+BRANCH = "asks the device in every step whether there is something, which comes to the same unasked"
 SHOWN = Wait(
     "shows values of the device in every step, and waits for them",
     f"show them in few steps, below {FEW}; what is summed up for that can then be read there, too",
@@ -112,10 +114,19 @@ def findings(script: Script, answered: Nodes) -> Iterator[Finding]:
     for node, wait in sorted(found, key=lambda f: f[1] is READ):
         if whole_statement(node) not in answered:
             answered.add(whole_statement(node))
-            if wait is PICKED and (edits := _chosen(script, node)):
-                yield Finding(node, wait.message, edits=edits, asks=gains.elements)
-            else:
-                yield Finding(node, wait.message, advice=wait.advice)
+            unasked = without_wait(script, node, wait)
+            yield unasked or Finding(node, wait.message, advice=wait.advice)
+
+
+def without_wait(script: Script, node: ast.AST, wait: Wait) -> Finding | None:
+    """What comes to the same without to wait; None where that is not known."""
+    if wait is ASKED:
+        edits, effect = without_branch(script, whole_statement(node))
+        found = Finding(node, BRANCH, edits=edits, effect=effect, asks=gains.unasked)
+    else:
+        edits = _chosen(script, node) if wait is PICKED else ()
+        found = Finding(node, wait.message, edits=edits, asks=gains.elements)
+    return found if edits else None
 
 
 def _chosen(script: Script, node: ast.AST) -> Edits:

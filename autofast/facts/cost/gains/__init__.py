@@ -36,6 +36,7 @@ from autofast.facts.cost.gains.reads import (
     read_once,
     read_twice,
     reads,
+    unasked,
     waits,
 )
 
@@ -43,5 +44,5 @@ __all__ = [
     "algorithms", "copies", "counting", "elements", "fetching", "for_others", "half",
     "in_steps", "keeping", "launches", "layout", "more_workers", "nothing", "one_pass",
     "pinning", "read_again", "read_at_once", "read_back", "read_late", "read_once", "read_twice", "reads",
-    "renaming", "tensor_cores", "together", "usual", "waits"
+    "renaming", "tensor_cores", "together", "unasked", "usual", "waits"
 ]  # fmt: skip

@@ -128,14 +128,27 @@ WAITING.add(reads)
 
 
 @of_device
+def unasked(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of a branch that goes: nothing directly beside a read that stays."""
+    return _beside_another(script, finding, beside) or elements(script, options, finding, beside)
+
+
+@of_device
 def waits(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of a wait for the device in every step: nothing directly beside a read that stays, with
     nothing begun in between.
     """
+    return _beside_another(script, finding, beside) or Gain(
+        0.2, "a wait in every step", known=False
+    )
+
+
+def _beside_another(script: Script, finding: Finding, beside: Findings) -> Gain | None:
+    """Nothing directly beside a read that stays, with nothing begun in between."""
     for back in (False, True):
         if (stmt := waits_beside(script, finding.node, beside, back)) is not None:
             return Gain(0.0, f"{at(stmt)} waits for the device directly beside it, and stays")
-    return Gain(0.2, "a wait in every step", known=False)
+    return None
 
 
 def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:

@@ -1,0 +1,228 @@
+"""Between which bounds the numbers of an expression lie, and whether it is finite, with finite
+gradients, whatever finite numbers it is computed of.
+
+Such an expression may be computed where its value is not wanted: times 0, it is 0, and so are its
+gradients. Of others (``log(p)``, ``x / n``) 0 times infinity would be NaN.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Container
+from itertools import product
+from typing import TypeVar
+
+from autofast.facts.batch.alignment import Alignment
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.program import Flow
+from autofast.model.calls import items_of, keyword_of
+from autofast.model.kinds import is_module
+from autofast.model.names import last_part
+from autofast.model.script import Script
+from autofast.model.several import all_known, of_kind, surely, wordset
+from autofast.model.values import Const, Num, Tensor, certainly
+from autofast.ops.families import SIGNS
+
+T = TypeVar("T")
+Bounds = tuple[float, float]
+ANY: Bounds = (-math.inf, math.inf)
+SHARES = wordset(
+    "softmax sigmoid one_hot isnan isfinite eq ne gt ge lt le logical_and logical_or logical_not any all"
+)
+POSITIVE = wordset("relu abs square exp softplus numel size")
+# What gives some of the numbers that it is given first, or means of them.
+SAME = wordset("""float long int double half to detach contiguous view reshape flatten squeeze unsqueeze clone item
+    transpose permute t expand expand_as mean max min amax amin gather index_select cpu cuda type_as""")
+TRUTHS = wordset("eq ne gt ge lt le isnan isfinite logical_and logical_or logical_not bool any all")
+KEPT = wordset("float long int double to item detach sum view reshape flatten squeeze unsqueeze")
+SMOOTH = wordset("""relu abs square softplus sum tanh logsigmoid log_softmax clamp clip clamp_min
+    clamp_max gelu silu elu leaky_relu cos sin neg""")  # fmt: skip
+LOOKED_UP = wordset("gather index_select one_hot")  # at places that may not be there
+CLASSES = ("cross_entropy", "nll_loss")
+LOSSES = frozenset(CLASSES) | wordset("""mse_loss l1_loss smooth_l1_loss huber_loss
+    binary_cross_entropy_with_logits""")  # fmt: skip
+CLAMPS = wordset("clamp clip clamp_min clamp_max")
+COMBINED: dict[str, Callable[[float, float], float]] = {
+    "+": float.__add__,
+    "-": float.__sub__,
+    "*": float.__mul__,
+}
+DEEP = 25
+
+
+class Finite:
+    """``script.analysis(Finite)``"""
+
+    def __init__(self, script: Script):
+        self.script, self.flow = script, script.analysis(Flow)
+        self.calls = script.analysis(CallGraph)
+        self._depth = 0
+
+    def made(self, name: ast.expr) -> list[ast.expr]:
+        """What gives a variable its value, at the calls of a function its parameter, too; none
+        where that is not written down.
+        """
+        found = (e for d in self.flow.reaching(name) for e in self.calls.gives(d))
+        return all_known(found)
+
+    def _each(self, expr: ast.expr, ask: Callable[[ast.expr], T]) -> list[T]:
+        """The answers of all that gives a variable its value."""
+        self._depth += 1
+        found = [ask(e) for e in self.made(expr)] if self._depth < DEEP else []
+        self._depth -= 1
+        return found
+
+    def bounds(self, expr: ast.expr) -> Bounds:
+        """The least and the largest that a number of an expression may be; none of the two for
+        what is no number.
+        """
+        value = self.script.constant(expr)
+        if isinstance(value, (int, float)):
+            return float(value), float(value)
+        match expr:
+            case ast.Compare():
+                return 0.0, 1.0
+            case ast.Name():
+                each = self._each(expr, self.bounds)
+                return (min(e[0] for e in each), max(e[1] for e in each)) if each else ANY
+            case ast.UnaryOp(op=ast.Invert(), operand=inner):
+                return self.bounds(inner)
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                low, high = self.bounds(inner)
+                return -high, -low
+            case ast.BinOp(left=left, op=ast.Pow(), right=right):
+                power = self.script.constant(right)
+                even = isinstance(power, int) and power % 2 == 0
+                return (0.0, math.inf) if even or self.bounds(left)[0] >= 0 else ANY
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                low = min(self.bounds(left)[0], self.bounds(right)[0])
+                return (0.0, math.inf) if low >= 0 else ANY
+            case ast.BinOp(left=left, op=sign, right=right) if SIGNS.get(type(sign)) in COMBINED:
+                combine = COMBINED[SIGNS[type(sign)]]
+                ends = product(self.bounds(left), self.bounds(right))
+                found = [n for n in (combine(a, b) for a, b in ends) if not math.isnan(n)]
+                return (min(found), max(found)) if len(found) == 4 else ANY
+            case ast.Subscript(value=inner) if self.script.must_be(inner, Tensor):
+                return self.bounds(inner)
+            case ast.Call():
+                return self._of_call(expr)
+        return ANY
+
+    def _of_call(self, call: ast.Call) -> Bounds:
+        name, given = self.script.operation(call)
+        short = last_part(name)
+        if short in SHARES:
+            return 0.0, 1.0
+        if short in POSITIVE:
+            return 0.0, math.inf
+        low, high = self.bounds(given[0]) if given and short in CLAMPS | SAME | {"sum"} else ANY
+        if short == "sum":
+            return (0.0 if low >= 0 else -math.inf), (0.0 if high <= 0 else math.inf)
+        if short in CLAMPS:
+            ends = dict(
+                zip(("max",) if short == "clamp_max" else ("min", "max"), given[1:], strict=False)
+            )
+            for end in ("min", "max"):
+                if (bound := keyword_of(call, end) or ends.get(end)) is not None:
+                    least, most = self.bounds(bound)
+                    low, high = (
+                        (max(low, least), max(high, least))
+                        if end == "min"
+                        else (min(low, most), min(high, most))
+                    )
+        return low, high
+
+    def is_whole(self, expr: ast.expr) -> bool:
+        """Whether it certainly holds whole numbers: truths, and counts of them."""
+        if self.script.must_be(expr, Tensor):
+            if all(t.dtype == "int" for t in of_kind(self.script.values(expr), Tensor)):
+                return True
+        match expr:
+            case ast.Compare():
+                return True
+            case ast.Name():
+                found = self._each(expr, self.is_whole)
+                return bool(found) and all(found)
+            case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
+                return self.is_whole(inner)
+            case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() | ast.Mult(), right=right):
+                return self.is_whole(left) and self.is_whole(right)
+            case ast.Call():
+                name, given = self.script.operation(expr)
+                short = last_part(name)
+                return short in TRUTHS or (
+                    short in KEPT and bool(given) and self.is_whole(given[0])
+                )
+        return False
+
+    def of(self, expr: ast.expr, but: Container[ast.expr] = ()) -> bool:
+        """Whether it is finite, with finite gradients; ``but``: what is known to be, or, of
+        divisors, never to be 0.
+        """
+        if expr in but or certainly(self.script.values(expr), Const, Num):
+            return True
+
+        def each(*parts: ast.expr) -> bool:
+            return all(self.of(p, but) for p in parts)
+
+        match expr:
+            case ast.Compare():
+                return True
+            case ast.Name():
+                if any(d.is_augmented for d in self.flow.reaching(expr)):
+                    return False
+                made = self.made(expr)
+                found = self._each(expr, lambda e: self.of(e, but))
+                return all(found) if found else not made and self.script.must_be(expr, Tensor)
+            case ast.Attribute():
+                return self.script.must_be(expr, Tensor)
+            case ast.UnaryOp(operand=inner):
+                return each(inner)
+            case ast.BinOp(left=left, op=ast.Pow(), right=right):
+                power = self.script.constant(right)
+                return (
+                    isinstance(power, (int, float))
+                    and each(left)
+                    and (power >= 1 and (power == int(power) or self.bounds(left)[0] >= 0))
+                )
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                low, high = self.bounds(right)
+                return each(left, right) and (right in but or low > 0 or high < 0)
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+                return each(left, right)
+            case ast.Subscript(value=inner, slice=index):
+                plain = (
+                    isinstance(p, (ast.Slice, ast.Constant)) or self._is_number(p)
+                    for p in items_of(index)
+                )
+                return all(plain) and self.script.must_be(inner, Tensor) and each(inner)
+            case ast.Call() if surely(is_module(t) for t in self.script.called(expr)):
+                return surely(
+                    isinstance(t, Tensor) and not t.loss for t in self.script.values(expr)
+                )
+            case ast.Call():
+                name, given = self.script.operation(expr)
+                short, tensors = (
+                    last_part(name),
+                    [e for e in given if self.script.may_be(e, Tensor)],
+                )
+                if short in TRUTHS:  # without gradients
+                    return True
+                if short in ("log", "sqrt", "rsqrt") and given:
+                    return self.bounds(given[0])[0] > 0 and each(given[0])
+                if short in LOSSES:  # means of what is left of none would be NaN
+                    alone = self.script.constant(keyword_of(expr, "reduction") or expr) == "none"
+                    if short in CLASSES:
+                        alone = alone and self._has_classes(given)
+                        tensors = given[:1]
+                    return alone and each(*tensors)
+                return short in (SMOOTH | SAME | SHARES) - LOOKED_UP and each(*tensors)
+        return False
+
+    def _has_classes(self, given: list[ast.expr]) -> bool:
+        """Whether labels are certainly classes that there are: others end the script."""
+        return len(given) > 1 and self.script.analysis(Alignment).is_choice(given[1])
+
+    def _is_number(self, expr: ast.expr) -> bool:
+        return certainly(self.script.values(expr), Const, Num)

@@ -1,0 +1,140 @@
+"""Conditions that ask whether there is something: ``mask.sum() > 0``, ``n == 0``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autofast.facts.computes import Computes
+from autofast.facts.finite import Finite
+from autofast.flow.callgraph import code_of
+from autofast.flow.program import Flow
+from autofast.model.calls import is_call_of, is_method, is_same_code, literal_of
+from autofast.model.contents import each_once
+from autofast.model.kinds import is_module
+from autofast.model.names import last_part
+from autofast.model.script import Script
+from autofast.model.several import of_kind, wordset
+from autofast.model.source import nodes_in
+from autofast.model.syntax import is_read
+from autofast.model.values import Const, Num, Tensor, Unknown, any_of, certainly
+from autofast.rule import Refusal
+
+# Comparisons with 0, or with 1, that ask whether there are some, or none.
+SOME: dict[type[ast.cmpop], int] = {ast.NotEq: 0, ast.Gt: 0, ast.GtE: 1}
+NONE: dict[type[ast.cmpop], int] = {ast.Eq: 0, ast.LtE: 0, ast.Lt: 1}
+READS = wordset("item detach cpu")
+COUNTS = ("sum", "any", "count_nonzero")
+CASTS = wordset("float long int double bool half to detach")
+
+
+@dataclass
+class Counted:
+    """A condition: ``count`` is what is counted (a tensor of one number), ``mask`` of what;
+    ``some``: the body runs where there are some.
+    """
+
+    script: Script
+    count: ast.expr
+    mask: ast.expr
+    some: bool
+
+    @classmethod
+    def of(cls, script: Script, test: ast.expr) -> Counted:
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                found = cls.of(script, inner)
+                return cls(script, found.count, found.mask, not found.some)
+            case ast.Compare(left=left, ops=[sign], comparators=[edge]):
+                of_some = literal_of(edge) == SOME.get(type(sign), "")
+                if not of_some and literal_of(edge) != NONE.get(type(sign), ""):
+                    raise Refusal
+                some, count = of_some, unread(left)
+            case _:
+                some, count = True, unread(test)
+        made = script.analysis(Flow).value(count) if isinstance(count, ast.Name) else count
+        name, given = script.operation(made) if isinstance(made, ast.Call) else ("", [])
+        counts = last_part(name) in COUNTS and len(given) == 1 and script.must_be(count, Tensor)
+        if not counts or script.analysis(Finite).bounds(given[0])[0] < 0:
+            raise Refusal
+        return cls(script, count, bare(given[0]), some)
+
+    def code(self) -> str:
+        """Whether there are some, on the device (hole ``{count}``)."""
+        return "{count}" if is_method(self.count, "any") else "{count} > 0"
+
+    def is_mask(self, expr: ast.expr) -> bool:
+        """Whether an expression is the mask, in whatever type."""
+        flow, plain = self.script.analysis(Flow), bare(expr)
+        if not isinstance(plain, ast.Name):
+            return is_same_code(plain, self.mask)
+        made = flow.value(plain)
+        return flow.is_same(plain, self.mask) or (
+            made is not None and bare(made) is not made and self.is_mask(made)
+        )
+
+    def is_count(self, expr: ast.expr) -> bool:
+        flow = self.script.analysis(Flow)
+        if flow.is_same(expr, self.count) or is_same_code(expr, self.count):
+            return True
+        match expr:
+            case ast.Call():
+                name, given = self.script.operation(expr)
+                if last_part(name) in CASTS and given:
+                    return self.is_count(given[0])
+                return last_part(name) == "sum" and len(given) == 1 and self.is_mask(given[0])
+        return False
+
+
+def check_plain(script: Script, code: ast.AST) -> None:
+    """Raises where code that would run more often does more than to compute a little."""
+    called = (t for call in nodes_in(code, ast.Call) for t in script.called(call))
+    if any(map(is_module, called)) or not script.analysis(Computes).only(code):
+        raise Refusal
+
+
+def leaves(script: Script, expr: ast.expr) -> Iterator[tuple[ast.AST, object]]:
+    """What may have gradients, and is not computed of anything by operations here, of all that an
+    expression is computed of: the node, and what two places have in common that mean the same.
+    """
+    flow, todo = script.analysis(Flow), list[ast.AST]([expr])
+    for node in each_once(todo):
+        found = script.values(node) if isinstance(node, ast.expr) else frozenset()
+        tensors = of_kind(found, Tensor)
+        if found and not any(t.grad or t.passes or t.param for t in tensors):
+            if certainly(found, Tensor, Num, Const):
+                continue
+        match node:
+            case ast.Compare() | ast.Call(func=ast.Attribute(attr="detach")):
+                continue
+            case ast.Name() if is_read(node) and (tensors or any_of(found, Unknown)):
+                made = flow.reaching(node)
+                yield from ((d.node, d.node) for d in made if d.value is None)
+                todo += [d.value for d in made if d.value is not None]
+            case ast.Call() if any(is_module(t) or code_of(t) for t in script.called(node)):
+                yield node, node
+            case ast.Attribute(value=inner) | ast.Subscript(value=inner) if tensors and not (
+                script.must_be(inner, Tensor)
+            ):
+                yield node, ast.unparse(node)
+            case _:
+                todo += ast.iter_child_nodes(node)
+
+
+def unread(expr: ast.expr) -> ast.expr:
+    """``n`` of ``n.item()``, ``int(n)``, ``bool(n)``."""
+    while True:
+        if is_method(expr, *READS) and not expr.args:
+            expr = expr.func.value
+        elif is_call_of(expr, "int", "float", "bool") and len(expr.args) == 1:
+            expr = expr.args[0]
+        else:
+            return expr
+
+
+def bare(expr: ast.expr) -> ast.expr:
+    """``mask`` of ``mask.float()``."""
+    while is_method(expr, *CASTS):
+        expr = expr.func.value
+    return expr
