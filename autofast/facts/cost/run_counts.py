@@ -15,7 +15,7 @@ from autofast.facts.cost.inputs import batch_count, batch_size, item_shape
 from autofast.facts.loaders import lightning_passes
 from autofast.flow.frequency import is_first_time, is_rare
 from autofast.model.calls import names_in
-from autofast.model.contents import with_contents
+from autofast.model.contents import elements, with_contents
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -32,7 +32,7 @@ from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, of_kind, surely
 from autofast.model.source import nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
-from autofast.model.values import NOTHING, Ext, Seq, Thing, Values
+from autofast.model.values import NOTHING, STATE_DICT, Ext, Seq, Tensor, Thing, Values
 
 BATCHES = re.compile(r"(train_?|mini_?)?batch_?size|bs|n_?batch")
 LISTS = ("list", "tuple", "zipped")  # "zipped": by `zip`, of other things than loaders
@@ -190,7 +190,8 @@ class Often:
         counted = self.counted(loop)
         if counted is not None or over_layers(loop.node):
             return counted or 1
-        return SHORT if isinstance(loop.node, ast.While) else max(SHORT, min(self.named, ROWS))
+        few = isinstance(loop.node, ast.While) or _is_over_state(loop)
+        return SHORT if few else max(SHORT, min(self.named, ROWS))
 
     def counted(self, loop: LoopFrame) -> int | None:
         """How often a loop turns each time, where that is known."""
@@ -338,11 +339,18 @@ def over_layers(loop: ast.AST) -> bool:
     """
     known: bool | None = getattr(loop, "_af_over_layers", None)  # asked for each event within
     if known is None:
-        targets = names_in(loop.target) if isinstance(loop, ast.For) else frozenset()
+        heads = getattr(loop, "generators", [loop])
+        targets = {n for head in heads if hasattr(head, "target") for n in names_in(head.target)}
         called = (call.func for call in nodes_in(loop, ast.Call))
         known = any(names_in(f) & targets for f in called if not isinstance(f, ast.Attribute))
         loop._af_over_layers = known  # type: ignore[attr-defined]
     return known
+
+
+def _is_over_state(loop: LoopFrame) -> bool:
+    """Over the parameters of a network, or its state."""
+    found = with_contents(loop.over, elements)
+    return any(t is STATE_DICT or (isinstance(t, Tensor) and t.param) for t in found)
 
 
 def _parts(one: Stack, other: Stack) -> bool:
