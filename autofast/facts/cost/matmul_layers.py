@@ -112,6 +112,19 @@ def convolves(script: Script) -> bool:
     return unknown or any(layer.startswith(CONVOLVE) for layer in layers)
 
 
+def convolves_along(script: Script) -> bool:
+    """Whether all that is convolved are sequences, or patches, in models that have as many
+    recurrent layers, or layers that multiply matrices, besides.
+    """
+    models = _usual_models(script)
+    parts = [t for m in models for t in of_kind(parts_of(m.thing).values(), Ext)]
+    layers = [(last_part(t.name), t) for t in parts]
+    wide = [t for n, t in layers if "Conv" in n and _size(script, t, 2, "kernel_size") != 1]
+    others = [n for n, _ in layers if n in MULTIPLIES - {"Conv1d"}]
+    known = not any(m.unknown for m in models) and not takes_images(script)
+    return only_embeds(script) or (known and 0 < len(wide) <= len(others))
+
+
 def takes_images(script: Script) -> bool:
     """Whether a model that is trained by default convolves images, or volumes."""
     layers = {layer for m in _usual_models(script) for layer in m.layers}

@@ -24,6 +24,7 @@ from autofast.facts.cost.gains.asking import (
 from autofast.facts.cost.gains.budget import step_of
 from autofast.facts.cost.matmul_layers import (
     convolves,
+    convolves_along,
     goes_along_few,
     is_narrow,
     multiplies,
@@ -51,6 +52,7 @@ IN_ORDER = Gain(0.0, "on a GPU, GroupNorm gives its result in the usual order of
 MOST_RESHAPES = (
     2  # statements that channels_last may touch, beside the one that converts the network
 )
+ALONG = Gain(0.0, "few convolutions along sequences, beside recurrent or dense layers")
 CONVOLVED = "layers of cuDNN use TF32 without it, and no other products are known to count"
 LOOKS_UP = Gain(0.0, "bound by memory: it looks up rows of tables, and no layer multiplies them")
 NARROW = Gain(
@@ -195,6 +197,8 @@ def algorithms(script: Script, options: Options, finding: Finding, beside: Findi
         return Gain(0.0, "no network that options at their defaults choose convolves")
     if _has_few_channels(script):
         return SMALL
+    if options.target != "cpu" and convolves_along(script):
+        return ALONG
     return _of_arithmetic(script, options, beside, 0.05, convolutions=machine.BENCHMARK)
 
 
