@@ -10,6 +10,7 @@ from autofast.commands.planning import plan
 from autofast.config import Config
 from autofast.facts.cost.gains.standing import waited
 from autofast.facts.cost.inputs import batch_size
+from autofast.facts.cost.recurrent_cells import Cells
 from tests.onerule import apply, run
 from tests.test_worth import model_of
 
@@ -243,3 +244,137 @@ for (x,) in loader:
 def test_what_a_class_says_of_a_setting_counts(tmp_path: Path) -> None:
     script = model_of(tmp_path, SETTINGS)
     assert [batch_size(x) for x in script.loaders] == [256]
+
+
+# ------------------------------------------------------------------- loops, sequences, evaluations
+CRITICS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Critics(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        return torch.stack([layer(x) for layer in self.layers])
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(1024, 8)), batch_size=512)
+model = Critics(nn.Linear(8, 1) for _ in range(int(input()))).to(device)
+optimizer = torch.optim.{optimizer}(model.parameters(), lr=0.01)
+for epoch in range(3):
+    for (x,) in loader:
+        loss = model(x.to(device)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        for p in model.parameters():
+            p.grad.clamp_(-1, 1)
+        optimizer.step()
+"""
+
+
+def test_no_row_of_the_batch_for_each_layer_or_parameter(tmp_path: Path) -> None:
+    """Networks have fewer of both than batches have rows."""
+    script = model_of(tmp_path, CRITICS.format(optimizer="Adam"))
+    assert 3 * 16 < script.analysis(Cells).kernels < 3 * 32
+    assert apply("fused-optimizer", CRITICS.format(optimizer="Adam"), min_gain=LITTLE).fixes
+
+
+SEQUENCES = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = {first}
+        self.then = {then}
+
+    def forward(self, x):
+        return self.then(self.first(x).transpose(1, 2){rest}
+
+
+data = TensorDataset(torch.randn(640, 16, 400), torch.randn(640, 400, 16))
+loader = DataLoader(data, batch_size=64, drop_last=True)
+model = Net().to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(90):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+ONE = "nn.Conv1d(16, 512, 3, padding=1)"
+THREE = f"nn.Sequential({ONE}, nn.Conv1d(512, 512, 9, padding=4), nn.Conv1d(512, 512, 9, padding=4))"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "rest", "worth"),
+    [
+        (ONE, "nn.LSTM(512, 16)", ")[0]", False),
+        (ONE, "nn.Linear(512, 16)", ")", False),
+        (THREE, "nn.LSTM(512, 16)", ")[0]", True),
+    ],
+)
+def test_few_convolutions_along_sequences(first: str, then: str, rest: str, worth: bool) -> None:
+    text = SEQUENCES.format(first=first, then=then, rest=rest)
+    assert bool(apply("cudnn-benchmark", text, min_gain=LITTLE).fixes) is worth
+
+
+ONE_CALL = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        torch.manual_seed(i)
+        return torch.randn(12), torch.randn(1)
+
+
+def loader_of(shuffle):
+    return DataLoader(Rows(), batch_size=16, shuffle=shuffle, num_workers=2, pin_memory=True)
+
+
+torch.manual_seed(0)
+train, test = loader_of(True), loader_of(False)
+model = nn.Sequential(nn.Linear(12, 512), nn.ReLU(), nn.Linear(512, 1)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(3):
+    for x, y in train:
+        x, y = x.to(device{more}), y.to(device{more})
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        total = torch.zeros((), device=device)
+        for x, y in test:
+            x, y = x.to(device), y.to(device)
+            total += nn.functional.mse_loss(model(x), y)
+    print(epoch, total)
+"""
+
+
+@pytest.mark.parametrize(("more", "written"), [("", 2), (", non_blocking=True", 0)])
+def test_the_copies_of_an_evaluation_alone(more: str, written: int) -> None:
+    """Beside those of the training they are written, too; one call makes both loaders."""
+    text = ONE_CALL.format(more=more)
+    found = apply("non-blocking", text, min_gain=0.001)
+    assert len({f.node.lineno for f in found.fixes}) == written

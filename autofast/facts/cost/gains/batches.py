@@ -187,9 +187,10 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         return gain
     if (step := step_of(script, options, beside)).waits:
         return Gain(0.0, step.words)
-    if cost.moves_batches(finding.node) and not cost.trains(finding.node):
+    trains = _is_trained_with(script, finding.node)
+    if cost.moves_batches(finding.node) and not trains:
         others = [f.node for f in of_its_rule(finding, beside) if f.edits]
-        if not any(map(cost.trains, others)):
+        if not any(_is_trained_with(script, node) for node in others):
             return Gain(EVALUATION * NOISE, "batches of an evaluation alone")
     if size is None and not large and takes_words(script):
         return Gain(0.001, "numbers of words, some hundred kB a batch at most")
@@ -199,10 +200,19 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
         words = f"{size / 1000:,.0f} kB" if size >= 1000 else f"{size} bytes"
         share = size / machine.COPY / step.likely
         found = Gain(min(0.5, share), f"copies of {words} a batch")
-    if loaders or not cost.moves_batches(finding.node) or cost.trains(finding.node):
+    if loaders or not cost.moves_batches(finding.node) or trains:
         return found
     share = EVALUATION * min(0.5, 3 * found.share)  # of a forward pass, a third of a step
     return Gain(share, f"{found.reason}, in an evaluation")
+
+
+def _is_trained_with(script: Script, node: ast.AST) -> bool:
+    """Whether what a loader gives, or what is moved there, is trained with: one call may make the
+    loaders of both.
+    """
+    cost = script.analysis(Cost)
+    moves = not loaders_of(script, node) and cost.is_beside_training(node)
+    return cost.trains(node) and not moves
 
 
 def _copied_beside(

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from autofast.facts.by_default import is_taken, truth_by_default
 from autofast.facts.cost.gains.asking import Findings, begun_in, changed_nodes
+from autofast.facts.cost.run_counts import is_each_turn
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency
@@ -65,7 +66,7 @@ def every_turn(
             yield node, node
     for _, site in script.log.each():
         if site.node in called and in_every_iteration(script, site):
-            if any(inside(o.stack, loop) for o in site):
+            if any(is_each_turn(o.stack, loop) for o in site):
                 yield called[site.node], site.node
 
 
