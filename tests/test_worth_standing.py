@@ -315,7 +315,9 @@ for epoch in range(90):
         optimizer.step()
 """
 ONE = "nn.Conv1d(16, 512, 3, padding=1)"
-THREE = f"nn.Sequential({ONE}, nn.Conv1d(512, 512, 9, padding=4), nn.Conv1d(512, 512, 9, padding=4))"
+THREE = (
+    f"nn.Sequential({ONE}, nn.Conv1d(512, 512, 9, padding=4), nn.Conv1d(512, 512, 9, padding=4))"
+)
 
 
 @pytest.mark.parametrize(
@@ -378,3 +380,106 @@ def test_the_copies_of_an_evaluation_alone(more: str, written: int) -> None:
     text = ONE_CALL.format(more=more)
     found = apply("non-blocking", text, min_gain=0.001)
     assert len({f.node.lineno for f in found.fixes}) == written
+
+
+READ_IN_TURNS = """
+from itertools import islice
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+x, y = torch.randn(640, 12).to(device), torch.randn(640, 1).to(device)
+loader = DataLoader(TensorDataset(x, y), batch_size=16)
+model = nn.Sequential(nn.Linear(12, 512), nn.ReLU(), nn.Linear(512, 1)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def update(batches):
+    n = 0
+    optimizer.zero_grad()
+    for x, y in batches:
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        {waits}
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 9.0)
+    optimizer.step()
+    return norm.item()
+
+
+it, step = iter(loader), 0
+while step < 8:
+    norm = update(islice(it, 4))
+    step += 1
+    if step % 4 == 0:
+        print(step, round(norm, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("waits", "written"), [("n += (y > 0).sum().item()", False), ("pass", True)]
+)
+def test_waits_of_the_batches_of_an_update(waits: str, written: bool) -> None:
+    """A loop over batches that trains is no evaluation in a step."""
+    text = READ_IN_TURNS.format(waits=waits)
+    found = apply("loss-item-sync", text, min_gain=LITTLE)
+    assert bool(found.fixes) is written
+
+
+DECODED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 12), torch.randint(0, 4, (64,)))
+loader = DataLoader(data, batch_size=16)
+model = nn.Linear(12, 48).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def decode(scores):
+    out = []
+    for n in range(scores.shape[0]):
+        text, last = "", 0
+        for t in range(12):
+            k = scores[n, t].argmax().item()
+            text += "abcd"[k] if k != last else ""
+            last = k
+        out.append(text)
+    return out
+
+
+def texts(y):
+    out = []
+    for n in range(16):
+        out.append("abcd"[y[n].item()])
+    return out
+
+
+for epoch in range(3):
+    right = 0
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        scores = model(x).view(16, 12, 4)
+        loss = nn.functional.cross_entropy(scores[:, 0], y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        right += sum(a == b for a, b in zip({decoded}, texts(y + 0)))
+    print(epoch, right)
+"""
+
+
+@pytest.mark.parametrize(
+    ("decoded", "written"), [("decode(scores + 0)", False), ('["a"] * 16', True)]
+)
+def test_few_elements_beside_many_others(decoded: str, written: bool) -> None:
+    """Twelve letters of each row are read one by one, and stay so."""
+    text = DECODED.format(decoded=decoded)
+    found = apply("loss-item-sync", text, min_gain=LITTLE)
+    assert any("y.cpu()" in line for line in found.lines) is written
+    assert run(found.text)["right"] == run(text)["right"]

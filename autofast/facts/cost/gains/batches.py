@@ -25,7 +25,13 @@ from autofast.facts.cost.gains.asking import (
     usual,
 )
 from autofast.facts.cost.gains.budget import AT_ONCE, TO_DEVICE, step_of, workers_of
-from autofast.facts.cost.gains.standing import in_every_turn, standing, times_waited, waits_beside
+from autofast.facts.cost.gains.standing import (
+    FEW_WAITS,
+    in_every_turn,
+    standing,
+    times_waited,
+    waits_beside,
+)
 from autofast.facts.cost.inputs import batch_count
 from autofast.facts.cost.matmul_layers import is_pretrained, takes_images, takes_words
 from autofast.facts.cost.step import Cost
@@ -50,7 +56,6 @@ from autofast.rule import Finding, Gain, Options, Question
 # made on it.
 ARRAYS = ("", "from_numpy", "as_tensor")
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
-FEW_WAITS = 4  # in a step, beside which one more or less counts
 MANY_ROWS = 4096  # of a batch, for each of which a number takes time to copy
 MANY_EPOCHS = 200  # of which each is taken to be short
 ANEW = Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")

@@ -21,7 +21,13 @@ from autofast.facts.cost.gains.asking import (
 )
 from autofast.facts.cost.gains.batches import is_begun, waits_there
 from autofast.facts.cost.gains.budget import step_of, workers_of
-from autofast.facts.cost.gains.standing import WAITING, in_every_turn, standing, waits_beside
+from autofast.facts.cost.gains.standing import (
+    WAITING,
+    are_few,
+    in_every_turn,
+    standing,
+    waits_beside,
+)
 from autofast.facts.cost.step import Cost
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
@@ -52,6 +58,8 @@ HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the hos
 @of_device
 def elements(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of one copy in the place of a read for each element."""
+    if waits := are_few(script, finding.node, beside):
+        return Gain(0.0, f"{waits} other waits for the device stay in the same step")
     return _beside_data(script, options, finding, beside) or each(script, options, finding, beside)
 
 

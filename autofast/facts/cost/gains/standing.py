@@ -7,7 +7,6 @@ from collections.abc import Container, Iterable, Iterator
 
 from autofast.facts.by_default import is_taken, truth_by_default
 from autofast.facts.cost.gains.asking import Findings, begun_in, changed_nodes
-from autofast.facts.cost.run_counts import is_each_turn
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.frequency import Frequency, frequency
@@ -22,6 +21,7 @@ from autofast.model.source import Nodes, block_of, outwards, statement_of, walk
 from autofast.model.syntax import DEFS, SIMPLE, is_read
 from autofast.rule import Question
 
+FEW_WAITS = 4  # in a step, beside which one more or less counts
 WAITING: set[Question] = set()  # of advice on what waits for the device in each step
 
 
@@ -64,9 +64,11 @@ def every_turn(
             is_taken(script, below(way, loop)) for way in ways(node) if inside(way, loop)
         ):
             yield node, node
+    apart = {u.node for x in script.loaders for u in x.uses if not u.trains} - {loop}
     for _, site in script.log.each():
         if site.node in called and in_every_iteration(script, site):
-            if any(is_each_turn(o.stack, loop) for o in site):
+            ways_here = (below(o.stack, loop) for o in site if inside(o.stack, loop))
+            if any(not any(f.node in apart for f in way) for way in ways_here):
                 yield called[site.node], site.node
 
 
@@ -83,6 +85,18 @@ def times_waited(script: Script, node: ast.AST, stay: Iterable[ast.AST]) -> int:
     around = mine.intersection(step.loop for step in script.steps)
     stay = list(stay)
     return max((_in_turn(script, loop, stay, mine) for loop in around), default=0)
+
+
+def are_few(script: Script, node: ast.AST, beside: Findings) -> int:
+    """How many waits stay in a step beside so few that are within ``node``; 0 where these count."""
+    mine = {f.node for way in script.analysis(Cost).ways(node) for f in loops(way)}
+    reads = [s.node for s in script.syncs if s.node in {*walk(node)}]
+    for loop in mine.intersection(step.loop for step in script.steps):
+        stay = _in_turn(script, loop, standing(script, beside), ())
+        own = _in_turn(script, loop, reads, ())
+        if own and stay > FEW_WAITS * own:
+            return stay
+    return 0
 
 
 def waited(script: Script, beside: Findings) -> int:
