@@ -34,7 +34,7 @@ from autofast.model.source import (
     within,
     within_any,
 )
-from autofast.model.syntax import is_constant, is_written
+from autofast.model.syntax import is_constant, is_operation, is_written
 from autofast.model.values import Tensor
 from autofast.ops.families import SIGNS
 from autofast.rule import Refusal
@@ -42,6 +42,9 @@ from autofast.techniques.syncs.counted import Counted, check_plain, leaves
 from autofast.write.spelling import torch_in
 
 MOVES = wordset("to cuda cpu type")
+GIVES = (ast.Assign, ast.AugAssign)
+COMPUTES = (ast.BinOp, ast.Return, ast.AugAssign)
+MADE = (ast.Name, ast.Call)
 SUMS = (ast.Add, ast.Sub)
 OTHER = {"+": "-", "-": "+"}
 ATOMS = (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant)
@@ -63,16 +66,17 @@ class Skipped:
         edits: list[Edit] = [Replace(branch, seen, {"count": self.counted.count})]
         counts: list[ast.Name] = []
         sums: list[ast.Name] = []
-        if not all(isinstance(s, (ast.Assign, ast.AugAssign)) for s in below):
+        if not all(isinstance(s, GIVES) for s in below):
             raise Refusal
         for statement in below:
             check_plain(script, statement.value)  # type: ignore[attr-defined]
             total, terms = _added(statement)
             if total is None:
                 made = only_target(statement)
-                if not isinstance(made, ast.Name) or not stays_inside(script, made, loop):
-                    raise Refusal
-                if self.is_carried(made):
+                if not any(
+                    stays_inside(script, n, loop) and not self.is_carried(n)
+                    for n in of_kind([made], ast.Name)
+                ):
                     raise Refusal
                 continue
             if len(terms) == 1 and is_constant(terms[0][1], 1) and terms[0][0] == "+":
@@ -128,7 +132,7 @@ class Skipped:
         """Raises where a sum is asked for more than to be computed with."""
         self.begun(total)
         for use in self.uses(total):
-            if not isinstance(parent_of(use), (ast.BinOp, ast.Return, ast.AugAssign)):
+            if not isinstance(parent_of(use), COMPUTES):
                 raise Refusal
 
     def uses(self, total: ast.Name) -> list[ast.Name]:
@@ -143,13 +147,13 @@ class Skipped:
             raise Refusal
         for term in (e for _, e in terms):
             # One tensor, in all turns: it has gradients anyway.
-            own = (n for n, _ in leaves(script, term) if isinstance(n, (ast.Name, ast.Call)))
+            own = [n for n, _ in leaves(script, term) if isinstance(n, MADE)]
             if not script.analysis(Finite).of(term) or any(within(n, self.loop) for n in own):
                 raise Refusal
         first, code, holes = terms[0][0], "", Holes()
         for n, (sign, term) in enumerate(terms):
             holes[f"t{n}"] = term
-            product = isinstance(term, ast.BinOp) and isinstance(term.op, (ast.Mult, ast.Div))
+            product = is_operation(term, ast.Mult, ast.Div)
             bare = isinstance(term, ATOMS) or (product and len(terms) > 1)
             shown = sign if first == "+" else OTHER[sign]
             code += f" {shown} " * bool(n) + (f"{{t{n}}}" if bare else f"({{t{n}}})")
@@ -232,7 +236,7 @@ def _added(statement: ast.stmt) -> tuple[ast.Name | None, list[tuple[str, ast.ex
         ):
             terms: list[tuple[str, ast.expr]] = []
             here: ast.expr = value
-            while isinstance(here, ast.BinOp) and isinstance(here.op, SUMS):
+            while is_operation(here, *SUMS):
                 terms.insert(0, (SIGNS[type(here.op)], here.right))
                 here = here.left
             return total, terms
@@ -240,6 +244,6 @@ def _added(statement: ast.stmt) -> tuple[ast.Name | None, list[tuple[str, ast.ex
 
 
 def _leftmost(value: ast.expr) -> ast.expr:
-    while isinstance(value, ast.BinOp) and isinstance(value.op, SUMS):
+    while is_operation(value, *SUMS):
         value = value.left
     return value

@@ -87,7 +87,7 @@ class _Arms:
             if one != other or self.divisors != divisors:
                 raise Refusal
         if right is not None:  # what both need is there anyway
-            shared = [n for n in ast.walk(right) if isinstance(n, ast.Name)]
+            shared = nodes_in(right, ast.Name)
             names = nodes_in(left, ast.Name)
             self.known += [n for n in names if any(self.flow.is_same(n, s) for s in shared)]
         finite = self.script.analysis(Finite)
@@ -121,9 +121,10 @@ class _Arms:
                 *rest, last = block[block.index(self.branch) :]
                 used = {n.id for e in (right, self.branch.test) for n in nodes_in(e, ast.Name)}
                 names = [variable_name(only_target(s)) for s in rest[1:]]
-                if isinstance(last, ast.Return) and last.value and used.isdisjoint(names):
-                    if all(names):
-                        return "", last.value, right, rest[1:]
+                match last:
+                    case ast.Return(value=ast.expr() as left) if all(names):
+                        if used.isdisjoint(names):
+                            return "", left, right, rest[1:]
         raise Refusal
 
     # ------------------------------------------------------------------------- where there are none

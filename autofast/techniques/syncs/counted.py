@@ -10,7 +10,7 @@ from autofast.facts.computes import Computes
 from autofast.facts.finite import Finite
 from autofast.flow.callgraph import code_of
 from autofast.flow.program import Flow
-from autofast.model.calls import is_call_of, is_method, is_same_code, literal_of
+from autofast.model.calls import is_call_of, is_method, is_same_code, literal_of, variable_name
 from autofast.model.contents import each_once
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
@@ -53,8 +53,8 @@ class Counted:
                 some, count = of_some, unread(left)
             case _:
                 some, count = True, unread(test)
-        made = script.analysis(Flow).value(count) if isinstance(count, ast.Name) else count
-        name, given = script.operation(made) if isinstance(made, ast.Call) else ("", [])
+        made = script.analysis(Flow).value(count) or count
+        (name, given), *_ = [*map(script.operation, of_kind([made], ast.Call)), ("", [])]
         counts = last_part(name) in COUNTS and len(given) == 1 and script.must_be(count, Tensor)
         if not counts or script.analysis(Finite).bounds(given[0])[0] < 0:
             raise Refusal
@@ -67,7 +67,7 @@ class Counted:
     def is_mask(self, expr: ast.expr) -> bool:
         """Whether an expression is the mask, in whatever type."""
         flow, plain = self.script.analysis(Flow), bare(expr)
-        if not isinstance(plain, ast.Name):
+        if not variable_name(plain):
             return is_same_code(plain, self.mask)
         made = flow.value(plain)
         return flow.is_same(plain, self.mask) or (
@@ -100,7 +100,7 @@ def leaves(script: Script, expr: ast.expr) -> Iterator[tuple[ast.AST, object]]:
     """
     flow, todo = script.analysis(Flow), list[ast.AST]([expr])
     for node in each_once(todo):
-        found = script.values(node) if isinstance(node, ast.expr) else frozenset()
+        found = script.values(node)
         tensors = of_kind(found, Tensor)
         if found and not any(t.grad or t.passes or t.param for t in tensors):
             if certainly(found, Tensor, Num, Const):
