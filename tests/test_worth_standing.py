@@ -483,3 +483,23 @@ def test_few_elements_beside_many_others(decoded: str, written: bool) -> None:
     found = apply("loss-item-sync", text, min_gain=LITTLE)
     assert any("y.cpu()" in line for line in found.lines) is written
     assert run(found.text)["right"] == run(text)["right"]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "written"),
+    [
+        ("out = model(x)", "kept = y.sum().item()", True),
+        ("kept = y.sum().item()", "out = model(x)", False),
+    ],
+)
+def test_a_wait_behind_what_an_arm_begins(first: str, then: str, written: bool) -> None:
+    """The forward pass of the arm goes on while the copy does."""
+    text = ONE_CALL.format(more="").replace("pin_memory=True", "pin_memory=False")
+    arm = f"        if epoch < 2:\n            {first}\n            {then}\n"
+    arm += "        else:\n" + f"            {first}\n            {then}\n"
+    loss = "        loss = (out - kept).pow(2).mean()\n"
+    old = "        loss = nn.functional.mse_loss(model(x), y)\n        optimizer"
+    assert old in text
+    text = text.replace(old, f"{arm}{loss}        optimizer")
+    found = apply("pin-memory non-blocking", text, min_gain=LITTLE)
+    assert any("non_blocking" in line for line in found.lines) is written

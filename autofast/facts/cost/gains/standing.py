@@ -130,7 +130,7 @@ def waits_beside(
         cut = own.index(here)
         blocks.insert(-1, own[:cut] if back else own[cut + 1 :])
     for stmt in (s for block in blocks for s in (block[::-1] if back else block)):
-        if _always_waits(script, stmt, stay):
+        if _always_waits(script, stmt, stay, begun, back):
             return stmt
         graph = graph_of(script, stmt)
         if any(
@@ -141,16 +141,25 @@ def waits_beside(
     return None
 
 
-def _always_waits(script: Script, stmt: ast.stmt, stay: Container[ast.AST]) -> bool:
-    """Whether a statement comes to a wait on each way through it that defaults of options allow."""
+def _always_waits(
+    script: Script, stmt: ast.stmt, stay: Container[ast.AST], begun: Nodes, back: bool
+) -> bool:
+    """Whether a statement comes to a wait on each way through it that defaults of options allow,
+    before (``back``: behind) what it begins.
+    """
+
+    def first(body: list[ast.stmt]) -> bool:
+        for inner in reversed(body) if back else body:
+            if _always_waits(script, inner, stay, begun, back):
+                return True
+            if any_in(walk(inner), begun):
+                return False
+        return False
+
     match stmt:
         case ast.If(test=test, body=then, orelse=other):
-            arms = [
-                a
-                for a, taken in ((then, True), (other, False))
-                if truth_by_default(script, test) in (..., taken)
-            ]
-            return all(any(_always_waits(script, s, stay) for s in arm) for arm in arms)
+            found = ((then, True), (other, False))
+            return all(first(a) for a, on in found if truth_by_default(script, test) in (..., on))
         case ast.With(body=body):
-            return any(_always_waits(script, s, stay) for s in body)
+            return first(body)
     return isinstance(stmt, SIMPLE) and any_in(walk(stmt), stay)
