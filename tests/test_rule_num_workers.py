@@ -1511,6 +1511,7 @@ scene = scene.copy()
         (TURNED.format(n=64) + "\n                if y == x: break", 128, False),
         ("scene = scene + numpy.random.normal(0, 1, (96, 96, 3))", 64, True),
         ("scene = scene + numpy.random.normal(0, 1, (8, 8, 3))", 64, False),
+        (TURNED.format(n="index"), 512, True),  # as many turns as are usual
     ],
 )
 def test_what_items_in_memory_cost(more: str, size: int, worth: bool) -> None:

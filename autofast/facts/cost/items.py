@@ -95,10 +95,14 @@ LEAST, USUAL, READING = Figure(_least), Figure(_least, unknown=SHORT), Figure(_o
 
 
 def worth_a_worker(script: Script, loader: Loader) -> bool:
-    """Whether the items of a batch take so long that it pays to make them in another process."""
-    size = inputs.batch_size(loader)
-    times = [least(script, dataset) for dataset in loader.datasets]
-    return size is not None and bool(times) and size * min(times) >= machine.COSTLY
+    """Whether the items of a batch take so long that it pays to make them in another process: at
+    the least, or by far where loops of theirs turn as often as is usual.
+    """
+    size = inputs.batch_size(loader) or 0
+    return any(
+        size * min((least(script, d, figure) for d in loader.datasets), default=0.0) >= enough
+        for figure, enough in ((LEAST, machine.COSTLY), (USUAL, LIKELY * machine.COSTLY))
+    )
 
 
 def least(script: Script, dataset: Dataset, figure: Figure = LEAST) -> float:
