@@ -12,6 +12,7 @@ from autofast.model.source import ByNode, statement_of
 from autofast.rule import Effect, Finding, Need, Options, Question, rule
 from autofast.techniques.loading.pinned import Pinned, pinning_place
 from autofast.techniques.loading.resident import is_left
+from autofast.techniques.syncs.fetched_back import FetchedBack
 from autofast.techniques.transfers.copies import (
     Move,
     asynchronous,
@@ -80,9 +81,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 
 def _alike(script: Script, mine: list[Move]) -> Iterator[list[Move]]:
-    """The copies of a statement: of batches, and of what the host has computed, which wait."""
-    for pinned in (True, False):
-        if found := [m for m in mine if is_batch_memory(script, m.source) is pinned]:
+    """The copies of a statement: of batches, and of what the host has computed, which wait; apart
+    from these what need not be copied, as it is only fetched back.
+    """
+    back = script.analysis(FetchedBack).copies
+    for pinned, fetched in ((True, False), (False, False), (True, True), (False, True)):
+        there = [m for m in mine if is_batch_memory(script, m.source) is pinned]
+        if found := [m for m in there if (m.node in back) is fetched]:
             yield found
 
 

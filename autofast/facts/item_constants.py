@@ -287,14 +287,14 @@ class Items:
             for d, x in zip(self.datasets, self.loaders, strict=True)
         )
 
-    def is_file(self, call: ast.AST) -> bool:
+    def reads_or_decodes(self, call: ast.AST) -> bool:
         """``np.load(path)``, ``Image.open(path)``: numbers or a picture."""
         return self.reads_file(call) or self.script.is_call(call, *PICTURES)
 
     def decodes(self, call: ast.AST) -> bool:
         """The same of files that are as they were when the data sets were built."""
         picture = self.script.is_call(call, *PICTURES)
-        return self.is_file(call) and (self.pictures_stay if picture else self.files_stay)
+        return self.reads_or_decodes(call) and (self.pictures_stay if picture else self.files_stay)
 
     def holds_file(self, held: ast.expr) -> bool:
         """What the constructor has opened with ``np.load``, of which each member is unpacked again

@@ -23,8 +23,8 @@ BACK = "fetches numbers back in every step that the host had before it sent them
 
 class FetchedBack:
     """``script.analysis(FetchedBack)``: ``waits`` is what waits for such copies, ``nodes`` that and
-    all expressions that hold what stays on the host; ``needed`` is what fetches back what the
-    device needs, too, and where.
+    all expressions that hold what stays on the host; ``copies`` are those to the device that go;
+    ``needed`` is what fetches back what the device needs, too, and where.
     """
 
     def __init__(self, script: Script):
@@ -33,6 +33,7 @@ class FetchedBack:
         self.needed = copies.needed
         self.waits: Nodes = set()
         self.nodes: Nodes = set()
+        self.copies: Nodes = set()
         for group in joined(copies.groups, lambda c: {statement_of(c.transfer.node)}):
             waits = {w for c in group for w in waits_of(c)}
             often = sorted(waits & copies.often, key=place_of)
@@ -43,6 +44,7 @@ class FetchedBack:
                     self.findings.append(found)
                 self.waits |= waits
                 self.nodes |= waits.union(*(c.flow.holding for c in group))
+                self.copies |= {c.transfer.node for c in group if not c.key}
 
 
 def _left_out(script: Script, group: Group) -> Iterator[Edit]:

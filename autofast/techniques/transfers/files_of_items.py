@@ -36,7 +36,7 @@ def of_files(items: Items) -> Iterator[Prepared]:
     first: ast.expr | None = None
     moved = set[ast.stmt]()
     for call in of_kind(own_nodes(items.getitem), ast.Call):
-        if not items.is_file(call):
+        if not items.reads_or_decodes(call):
             continue
         first = first or call
         made = _kept(items, call, taken)
