@@ -1,10 +1,10 @@
 """Projects in as many people's styles: what is found there, and what rewriting changes.
 
-    python -m benchmarks.user_scripts [NAME ...] [--set 1..16] [--python PYTHON] [--json FILE]
+    python -m benchmarks.user_scripts [NAME ...] [--set 1..18] [--python PYTHON] [--json FILE]
 
 ``benchmarks/user_scripts`` has a folder for each of sixteen, ``user_scripts_2`` for eighteen more
 of another hand, ``user_scripts_3`` for fourteen of a third, ``user_scripts_4`` to ``_6`` for
-twelve, eight and ten of three more, ``_7`` to ``_16`` for eight each of ten more; its ``RUN`` file
+twelve, eight and ten of three more, ``_7`` to ``_18`` for eight each of twelve more; its ``RUN`` file
 is the command that trains it on generated data (10 to 20 s each on one core; ``PYTHON`` needs
 torch, NumPy, Pillow and PyYAML). In
 ``labels.toml`` their writer said what an expert would change and what must stay, before any rule
@@ -37,7 +37,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = {"1": "user_scripts"} | {str(n): f"user_scripts_{n}" for n in range(2, 18)}
+SETS = {"1": "user_scripts"} | {str(n): f"user_scripts_{n}" for n in range(2, 19)}
 REWRITES = {
     "exact": ["--effect", "exact", "--exhaustive"],
     "default": [],
