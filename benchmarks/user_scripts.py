@@ -7,9 +7,9 @@ of another hand, ``user_scripts_3`` for fourteen of a third, ``user_scripts_4`` 
 twelve, eight and ten of three more, ``_7`` to ``_18`` for eight each of twelve more; its ``RUN``
 file is the command that trains it on generated data (10 to 20 s each on one core; ``PYTHON`` needs
 torch, NumPy, Pillow and PyYAML). In ``labels.toml`` their writer said what an expert would change
-and what must stay, before any rule had seen them. Each is rewritten three times and run again: up to ``exact`` it must print the same
-but for times; with the others, that round and draw otherwise, it must run. Five minutes a set on a
-machine that is at rest.
+and what must stay, before any rule had seen them. Each is rewritten three times and run again: up
+to ``exact`` it must print the same but for times; with the others, that round and draw otherwise,
+it must run. Five minutes a set on a machine that is at rest.
 """
 
 from __future__ import annotations
