@@ -43,7 +43,7 @@ REWRITES = {
     "exhaustive": ["--exhaustive"],
 }
 TIMES = re.compile(
-    r"\d+(\.\d+)? ?(s|sec|ms|ms/step|it/s|sps|fps|words/s|pos/s|iters/s)\b|\b(?i:sps) +\d+|[\d-]{10} [\d:]{8},\d+|time: [\d.]+"
+    r"\d+(\.\d+)? ?(s|sec|ms|ms/step|it/s|sps|fps|words/s|pos/s|iters/s|steps/s)\b|\b(?i:sps) +\d+|[\d-]{10} [\d:]{8},\d+|time: [\d.]+"
 )
 
 
