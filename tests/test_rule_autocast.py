@@ -724,7 +724,23 @@ LOG_OF_REST = (
     "self.b(torch.relu(self.a(x)))",
     "torch.log(1 - torch.sigmoid(self.b(torch.relu(self.a(x)))).clamp(max=0.99999))",
 )
+
+
+def clamped(returns: str, before: str = "p = model(x)\n    ") -> str:
+    """A network that keeps its probabilities from 0 and 1, and a loss that counts on it."""
+    text = changed(LOSS, f"{before}loss = -(torch.log(p) + torch.log(1 - p)).mean()")
+    forward = f"h = self.b(torch.relu(self.a(x)))\n        return {returns}"
+    return text.replace("return self.b(torch.relu(self.a(x)))", forward)
+
+
 STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
+
+
+def test_a_gate_is_no_probability_whose_logarithm_is_taken() -> None:
+    """What is left of 1 does not show in what it is multiplied by."""
+    gated = clamped("h * torch.sigmoid(h)").replace("torch.log(1 - p)", "torch.log(p * p + 1)")
+    assert amp(gated, rules="autocast").fixes
+    assert torch.sigmoid(torch.tensor(7.0).bfloat16()).clamp(max=1 - 1e-4) == 1
 
 
 @pytest.mark.parametrize(
@@ -739,6 +755,17 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
         ),
         (
             changed(LOSS, "loss = -torch.log(1 - model(x)).mean()").replace(*SIGMOID_INSIDE),
+            "logarithm of a sigmoid",
+        ),
+        (clamped("torch.sigmoid(h).clamp(1e-4, 1 - 1e-4)"), "logarithm of a sigmoid"),
+        (clamped("torch.clip(h.sigmoid(), max=1 - 1e-4).view(-1, 4)"), "logarithm of a sigmoid"),
+        (clamped("0.9998 * torch.sigmoid(h) + 1e-4"), "logarithm of a sigmoid"),
+        (
+            clamped("torch.sigmoid(h).clamp(max=0.9999), h", "p, _ = model(x)\n    "),
+            "logarithm of a sigmoid",
+        ),
+        (
+            clamped('{"heat": torch.sigmoid(h).clamp(max=0.9999)}', "p = model(x)['heat']\n    "),
             "logarithm of a sigmoid",
         ),
         (changed(*LOG_OF_REST), "logarithm of what is left of 1"),

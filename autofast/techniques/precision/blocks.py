@@ -42,13 +42,13 @@ def may_be_integers(script: Script, call: ast.Call, part: int | None = None) -> 
     """
     return any(
         t.dtype == "?" and (t.batch or t.made is not None) and not t.models and not t.grad
-        for expr in _returned(script, call, part)
+        for expr in returned(script, call, part)
         for t in tensors_in(script.values(expr))
     )
 
 
-def _returned(
-    script: Script, call: ast.Call, part: int | None, deeper: int = 4
+def returned(
+    script: Script, call: ast.Call, part: int | None = None, deeper: int = 4
 ) -> Iterator[ast.expr]:
     """What a call gives, also where other calls give it first: ``x, sizes = conv(x, sizes)``."""
     flow, found = script.analysis(Flow), script.called(call)
@@ -61,7 +61,7 @@ def _returned(
                 for d in flow.reaching(expr) if deeper and isinstance(expr, ast.Name) else ():
                     made, way = bound_to(d.node)[0], taken_by(d.node)[1]
                     if isinstance(made, ast.Call) and len(way) == 1:
-                        yield from _returned(script, made, way[0], deeper - 1)
+                        yield from returned(script, made, way[0], deeper - 1)
 
 
 PART = "part"  # of what a model returns
