@@ -8,6 +8,7 @@ from tests.onerule import Applied, apply, run
 
 HEAD = """
 import functools
+import operator
 import random
 import torch
 from torch.utils.data import DataLoader, Dataset, SequentialSampler, Subset
@@ -141,6 +142,34 @@ def test_told_only(text: str, train: str) -> None:
 def test_batches_that_share_memory(text: str, train: str) -> None:
     run(HEAD + text + train)
     assert not changed(text, train).fixes
+
+
+EACH_EPOCH = [
+    "vars(data).update(most=3)",
+    "data.__dict__.update(most=3)",
+    "state['most'] = 3",
+    "state.update(most=3)",
+    "data.__init__(data.texts, 3)",
+    "Words.__init__(data, data.texts, 3)",
+    "list.reverse(data.texts)",
+    "list.__setitem__(data.texts, 0, 'three')",
+    "put(0, 'three')",
+    "operator.iconcat(data.texts, ['one'])",
+    "data.texts.__iadd__(['one'])",
+]
+
+
+@pytest.mark.parametrize("change", EACH_EPOCH)
+def test_what_items_are_made_of_changes(change: str) -> None:
+    text = WORDS.replace("zeros(self.most)", "zeros(4)").replace("KINDS.index(word) + 1", "len(word)")
+    text = text.replace("KINDS.index(text[0])", "len(KINDS[0]) % 3")
+    assert changed(text).lines == CACHED
+    text += "state = vars(data)\n" * ("state" in change)
+    text += "put = data.texts.__setitem__\n" * ("put" in change)
+    train = TRAIN.replace("range(3):\n", f"range(3):\n    {change}\n")
+    run(HEAD + text + train)
+    found = changed(text, train)
+    assert not found.fixes and not found.advice
 
 
 @pytest.mark.parametrize(

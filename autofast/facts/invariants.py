@@ -293,8 +293,7 @@ class Invariants:
             ):
                 continue
             home = function_of(write.node)
-            made = isinstance(home, ast.FunctionDef) and home.name in MADE
-            if not (home is init if init is not None else made):
+            if not (home is init if init is not None else self.calls.only_makes(home)):
                 return True
         return False
 

@@ -310,7 +310,7 @@ def items_of(script: Script) -> Iterator[Items]:
     """Of all data sets of the project that loaders go through more than once, and that nobody
     changes from where they are built on."""
     found: dict[ast.FunctionDef, list[tuple[Dataset, Loader]]] = {}
-    for loader in script.loaders:
+    for loader in () if script.analysis(Invariants).open else script.loaders:
         for dataset in loader.datasets:
             if dataset.kind == "project" and dataset.getitem is not None:
                 found.setdefault(dataset.getitem, []).append((dataset, loader))

@@ -294,6 +294,16 @@ class CallGraph:
         """
         return self._entries.get(function, [])
 
+    def only_makes(self, function: Function | ast.Module) -> bool:
+        """Whether it is a constructor, and runs where objects are made only: nobody calls it for
+        one that is there, ``data.__init__(...)``.
+        """
+        return _is_constructor(function) and all(
+            c.makes is not None or c.function is not function or _is_constructor(function_of(site))
+            for site in self.sites(function)  # type: ignore[arg-type]
+            for c in self.callees(site)
+        )
+
     def complete(self, function: Function) -> str:
         """Why :meth:`sites` may not be all calls of a function, in words; empty where they
         certainly are.
@@ -404,6 +414,10 @@ class CallGraph:
 
     def _entered_in(self, function: Function) -> list[Function]:
         return [f for n in own_nodes(function) for f in self.entered(n)]
+
+
+def _is_constructor(function: ast.AST) -> bool:
+    return getattr(function, "name", "") in MADE
 
 
 def _once(functions: Iterable[Function]) -> list[Function]:

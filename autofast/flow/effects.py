@@ -21,6 +21,7 @@ from autofast.model.values import (
     Bound,
     Cls,
     Const,
+    Ext,
     Func,
     Method,
     Num,
@@ -28,6 +29,7 @@ from autofast.model.values import (
     any_of,
     certainly,
     is_const,
+    is_named,
     library_names,
     ordered,
 )
@@ -36,7 +38,7 @@ from autofast.ops import is_in_place
 # fmt: off
 CHANGERS = wordset("append appendleft extend extendleft insert add remove discard pop popleft popitem clear update setdefault sort reverse rotate "
     "put put_nowait get_nowait fill itemset resize partition setflags intersection_update difference_update symmetric_difference_update "
-    "__setitem__ __delitem__ __setattr__ __next__ send move_to_end subtract")
+    "__setitem__ __delitem__ __iadd__ __ior__ __setattr__ __next__ send move_to_end subtract")
 HANDLES = wordset("read read1 readinto readline readlines seek tell write writelines flush truncate execute executemany executescript commit cursor "
     "fetchone fetchall fetchmany recv sendall acquire release")
 # Functions that change their first argument.
@@ -45,9 +47,10 @@ FIRST = wordset("""
     heapq.heappop heapq.heapify heapq.heappushpop heapq.heapreplace bisect.insort
     bisect.insort_left bisect.insort_right numpy.copyto numpy.put numpy.place numpy.putmask
     numpy.fill_diagonal operator.setitem operator.delitem operator.iadd operator.isub
-    operator.imul operator.itruediv numpy.add.at numpy.subtract.at numpy.multiply.at
+    operator.imul operator.itruediv operator.ior operator.iconcat numpy.add.at numpy.subtract.at numpy.multiply.at
 """)
 SETTING = wordset("setattr delattr object.__setattr__ object.__delattr__", "builtins.")
+CONTAINERS = tuple("builtins. collections.".split())  # `list.reverse(words)`
 DRAWING = wordset("cv2.rectangle cv2.circle cv2.line cv2.putText cv2.fillPoly cv2.polylines cv2.ellipse")
 # fmt: on
 
@@ -81,9 +84,8 @@ class Effects:
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(
             node.ctx, (ast.Store, ast.Del)
         ):
-            owner = whose_attributes(node.value)  # `vars(data)[name] = ...`
             name = node.attr if isinstance(node, ast.Attribute) else ""
-            yield Write(node, owner or node.value, name, computed=owner is not None)
+            yield from self._to(node, node.value, name)
         elif isinstance(node, ast.Name) and is_stored(node):
             yield Write(node, None, bound=node.id)
             if is_augmented(node) and not is_number(self.script.values(node)):
@@ -103,7 +105,7 @@ class Effects:
             )
             ours = any_of(callees, Func, Bound, Cls)
             if changes and not ours:
-                yield Write(node, func.value)
+                yield from self._to(node, func.value)
             if func.attr == "shuffle" and node.args and not ours:
                 yield Write(node, node.args[0])  # by a generator, of Python or NumPy
         elif isinstance(func, ast.Attribute) and any(
@@ -129,9 +131,20 @@ class Effects:
                 known = is_const(key, str)
                 yield Write(node, node.args[0], str(key.value) if known else "", computed=not known)  # type: ignore[attr-defined]
         elif names & (FIRST | DRAWING) or any(
-            n.startswith("torch.") and is_in_place(n, flags=True) for n in names
+            (n.startswith("torch.") and is_in_place(n, flags=True))
+            or (n.startswith(CONTAINERS) and last_part(n) in CHANGERS)
+            for n in names
         ):
-            yield Write(node, node.args[0])
+            yield from self._to(node, node.args[0])
+
+    def _to(self, node: ast.AST, base: ast.expr, name: str = "") -> Iterator[Write]:
+        """A change of an object: of its attributes, by any name, where that is ``vars(x)`` or
+        ``x.__dict__``, also under a name."""
+        shown = [t.node for t in self.script.values(base) if is_named(t, Ext, "builtins.vars")]
+        owners = {o for n in (base, *shown) if n is not None and (o := whose_attributes(n))}
+        yield from (Write(node, owner, computed=True) for owner in owners)
+        if not owners:
+            yield Write(node, base, name)
 
 
 def is_number(found: Values) -> bool:

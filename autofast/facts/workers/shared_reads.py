@@ -55,7 +55,8 @@ class Shared:
         ):
             return True
         is_attribute = bool(change.name) or change.computed
-        for thing in found:
+        taken = base is getattr(change.node, "func", None)  # a method: `put = words.append`
+        for thing in (t.this if taken and isinstance(t, Method) else t for t in found):
             if id(thing) in self.code.objects:
                 if is_attribute and (self.reads(thing, change.name) or change.computed):
                     return True

@@ -16,6 +16,7 @@ from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
 from autofast.facts.workers.shared_reads import Shared
 from autofast.facts.workers.timing import Time
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.effects import Effects, Write
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import parameters
@@ -234,7 +235,7 @@ def reads_late_state(script: Script, loader: Loader) -> bool:
         if change.bound:
             if isinstance(holder_of(change.node), ast.Module) and shared.touched(change):  # type: ignore[arg-type]
                 return True
-        elif change.base is not None and not _makes_itself(change) and shared.touched(change):
+        elif change.base is not None and not _makes_itself(script, change) and shared.touched(change):
             parts = of_kind(ast.walk(change.base), VARIABLES)
             if any(id(t) in held for n in parts for t in script.values(n)):
                 return True
@@ -262,7 +263,7 @@ def _changed(
     for change in script.analysis(Effects).writes:
         if (
             skip(change.node)
-            or _makes_itself(change)
+            or _makes_itself(script, change)
             or not shared.touched(change)
             or not when(change.node)
             or (time is not None and time.of_new(change))
@@ -275,12 +276,10 @@ def _changed(
     return ""
 
 
-def _makes_itself(change: Write) -> bool:
+def _makes_itself(script: Script, change: Write) -> bool:
     """``self.x = ...`` in a constructor: a new object."""
-    if change.base is None:
-        return False
     function = function_of(change.node)
-    if getattr(function, "name", "") not in ("__init__", "__post_init__", "__new__"):
+    if change.base is None or not script.analysis(CallGraph).only_makes(function):
         return False
     root: ast.AST = change.base
     while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
