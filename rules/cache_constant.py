@@ -46,5 +46,5 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             edits=part.edits if asked else (),
             advice="" if asked else part.advice,
             effect=part.effect,
-            asks=COMPUTED,
+            asks=gains.remembered if part.whole else COMPUTED,
         )

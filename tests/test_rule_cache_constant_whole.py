@@ -188,3 +188,12 @@ def test_left_alone(text: str, train: str) -> None:
     run(HEAD + text + train)
     found = changed(text, train)
     assert not found.fixes and not found.advice
+
+
+def test_what_is_remembered_needs_no_workers() -> None:
+    """Workers that start anew in each epoch would forget it."""
+    text = HEAD + WORDS + TRAIN.replace("batch_size=4, shuffle", "batch_size=256, shuffle")
+    text = text.replace("            ids[k] =", "            for _ in word:\n                ids[k] =")
+    both = apply("cache-constant num-workers", text, min_gain=0.006)
+    assert [n for n in both.lines if "lru_cache" in n] == CACHED and "workers" not in both.text
+    assert "num_workers=" in apply("num-workers", text, min_gain=0.006).text

@@ -20,6 +20,7 @@ from autofast.facts.extents import sides_of
 from autofast.facts.transforms import short_name as kind_of, steps_of
 from autofast.flow.loops import is_repeated
 from autofast.model import names
+from autofast.model.kinds import remembers
 from autofast.model.calls import short_name
 from autofast.model.names import first_part
 from autofast.model.roles import Dataset, Loader
@@ -108,6 +109,12 @@ def worth_a_worker(script: Script, loader: Loader) -> bool:
 def least(script: Script, dataset: Dataset, figure: Figure = LEAST) -> float:
     """Seconds that one item takes at the least; calls under conditions count as well."""
     return _time(script, dataset.getitem, figure) if dataset.getitem is not None else 0.0
+
+
+def is_remembered(dataset: Dataset) -> bool:
+    """Whether items are kept by a decorator of ``__getitem__``: ``@functools.lru_cache``."""
+    thing = dataset.thing
+    return isinstance(thing, Inst) and any(map(remembers, thing.cls.methods("__getitem__")))
 
 
 def making(script: Script, loader: Loader, size: int) -> float:

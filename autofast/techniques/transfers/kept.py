@@ -18,13 +18,14 @@ from autofast.techniques.transfers.constants import class_of, free_name, name_fo
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """``node``, in ``__getitem__``, and what makes it once; ``advice``: how to ask for what may be
-    more than memory holds."""
+    more than memory holds; ``whole``: all of an item."""
 
     node: ast.expr | ast.stmt
     name: str
     edits: Edits
     effect: Effect = Effect.EXACT
     advice: str = ""
+    whole: bool = False
 
 
 def at_end(items: Items, name: str, code: str) -> Edit:

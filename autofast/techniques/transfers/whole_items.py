@@ -45,7 +45,8 @@ def whole_items(items: Items) -> Iterator[Prepared]:
         first = next(
             (s for s in items.getitem.body if contains_kind(s, *WORK)), items.getitem.body[-1]
         )
-        yield Prepared(first, "", made if known else (), advice="" if known else ADVICE)
+        advice = "" if known else ADVICE
+        yield Prepared(first, "", made if known else (), advice=advice, whole=True)
 
 
 def _has_rows(items: Items) -> bool:

@@ -25,6 +25,7 @@ from autofast.facts.cost.gains.batches import (
     keeping,
     more_workers,
     pinning,
+    remembered,
     together,
 )
 from autofast.facts.cost.gains.reads import (
@@ -44,5 +45,5 @@ __all__ = [
     "algorithms", "copies", "counting", "elements", "fetching", "for_others", "half",
     "in_steps", "keeping", "launches", "layout", "more_workers", "nothing", "one_pass",
     "pinning", "read_again", "read_at_once", "read_back", "read_late", "read_once", "read_twice", "reads",
-    "renaming", "tensor_cores", "together", "unasked", "usual", "waits"
+    "remembered", "renaming", "tensor_cores", "together", "unasked", "usual", "waits"
 ]  # fmt: skip

@@ -33,6 +33,7 @@ from autofast.facts.cost.gains.standing import (
     waits_beside,
 )
 from autofast.facts.cost.inputs import batch_count
+from autofast.facts.cost.items import is_remembered
 from autofast.facts.cost.matmul_layers import is_pretrained, takes_images, takes_words
 from autofast.facts.cost.step import Cost
 from autofast.facts.datasets import Images, image_sets
@@ -292,6 +293,10 @@ def _are_of_batches(script: Script, copies: Sequence[ast.Call]) -> bool:
     return not copied or any(is_batch_memory(script, source) for source in copied)
 
 
+remembered = usual(0.05, "computed again each time")  # of items that come out the same
+ONCE = Gain(0.0, "items are remembered: from the second epoch on nothing is left to make")
+
+
 def fetching(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of workers: nothing where a batch is a slice of what lies in memory, which one process cuts
     as fast as it can be handed on.
@@ -304,6 +309,13 @@ def fetching(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, f"workers take longer to start than the {few} batches of a pass")
     if mine and all(_is_sliced(d, made) for x in mine for d in x.datasets):
         return Gain(0.0, "whole batches are taken out of memory at once")
+    kept = {f.node for f in beside if f.edits and f.asks is remembered}
+    sets = [d for x in mine for d in x.datasets]
+    if surely(
+        is_remembered(d) or any(d.getitem is not None and within(n, d.getitem) for n in kept)
+        for d in sets
+    ):
+        return ONCE
     waiting = measured.waiting(script, mine)
     if waiting is None:
         if mine and not feeds_training(script, finding) and not _decodes(mine):
