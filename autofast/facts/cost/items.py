@@ -20,8 +20,8 @@ from autofast.facts.extents import sides_of
 from autofast.facts.transforms import short_name as kind_of, steps_of
 from autofast.flow.loops import is_repeated
 from autofast.model import names
-from autofast.model.kinds import remembers
 from autofast.model.calls import short_name
+from autofast.model.kinds import remembers
 from autofast.model.names import first_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
