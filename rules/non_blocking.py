@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from autofast.facts.copies import is_batch_memory
 from autofast.facts.cost import gains
 from autofast.model.script import Script
+from autofast.model.several import grouped
 from autofast.model.source import ByNode, statement_of
 from autofast.rule import Effect, Finding, Need, Options, Question, rule
 from autofast.techniques.loading.pinned import Pinned, pinning_place
@@ -80,15 +81,13 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         )
 
 
-def _alike(script: Script, mine: list[Move]) -> Iterator[list[Move]]:
+def _alike(script: Script, mine: list[Move]) -> Iterable[list[Move]]:
     """The copies of a statement: of batches, and of what the host has computed, which wait; apart
     from these what need not be copied, as it is only fetched back.
     """
     back = script.analysis(FetchedBack).copies
-    for pinned, fetched in ((True, False), (False, False), (True, True), (False, True)):
-        there = [m for m in mine if is_batch_memory(script, m.source) is pinned]
-        if found := [m for m in there if (m.node in back) is fetched]:
-            yield found
+    kinds = ((is_batch_memory(script, m.source), m.node in back) for m in mine)
+    return grouped(zip(kinds, mine, strict=True)).values()
 
 
 def _waits_without(

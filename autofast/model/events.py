@@ -11,6 +11,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, TypeGuard
 
 from autofast.model.limits import MOST_WAYS
+from autofast.model.several import grouped
 from autofast.model.source import ByNode, at, walk
 from autofast.model.values import Arguments, Func, Given, Thing, Values, of_kind
 
@@ -238,12 +239,9 @@ class Log:
     def setting(self, owners: Collection[Thing], name: str) -> list[Site]:
         """The sites that set an attribute of one of these objects."""
         if self._setters[0] != self._count:
-            by_name = defaultdict[str, list[Site]](list)
-            for s in self.of("set_attribute"):
-                for set_there in dict.fromkeys(o.data["name"] for o in s):
-                    by_name[set_there].append(s)
-            self._setters = self._count, by_name
-        named = self._setters[1].get(name, ())
+            set_there = ((o.data["name"], s) for s in self.of("set_attribute") for o in s)
+            self._setters = self._count, grouped(set_there)
+        named = dict.fromkeys(self._setters[1].get(name, ()))
         return [s for s in named if any(o.data["name"] == name and o.this in owners for o in s)]
 
     def at(self, kind: str, node: ast.AST) -> Site | None:

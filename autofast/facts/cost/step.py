@@ -35,7 +35,7 @@ from autofast.model.names import last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, wordset
-from autofast.model.source import ByNode, Nodes, at, statement_of
+from autofast.model.source import Nodes, at, statement_of
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Ext, Tensor, Thing, of_kind
 
@@ -141,7 +141,6 @@ class Cost(Often):
     def __init__(self, script: Script):
         super().__init__(script)
         self._estimates: dict[Machine, Estimate | str] = {}
-        self._products: ByNode[list[Product]] = {}  # by the loop of a step
 
     def estimate(self, target: str = "cuda") -> Estimate | str:
         """The step that costs most on the device; why it is not known where one is not."""
@@ -166,7 +165,7 @@ class Cost(Often):
 
     def _most(self, step: Step, rows: int, batch: int) -> float | None:
         flop = numbers = between = widest = 0
-        for _, name, thing, stack in self._multiplying(step):
+        for _, name, thing, stack in self.script.of_node(_multiplying, step.loop):
             turns = [self.counted(loop) for loop in loops(below(stack, step.loop))]
             sizes = dense_sizes(self.script, thing) if isinstance(thing, Ext) else []
             if name not in PRODUCTS | {"forward"} or sizes is None or None in turns:
@@ -180,24 +179,6 @@ class Cost(Often):
         pairs, on = between * max(rows, batch) * widest, machine.GPU
         memory = 4 * machine.PASSES * (numbers + pairs / HEAD) / on.memory
         return rows * (2 * TRAINED * (flop + pairs) / on.products + memory)
-
-    def _multiplying(self, step: Step) -> list[Product]:
-        """Layers and products in a step, and calls of what is not known."""
-        if step.loop not in self._products:
-            self._products[step.loop] = list(self._multiplied(step.loop))
-        return self._products[step.loop]
-
-    def _multiplied(self, loop: ast.AST) -> Iterator[Product]:
-        ways = [
-            (site.node, last_part(kind), o.this, o.stack)
-            for (kind, _), site in self.script.log.each()
-            for o in site
-        ]
-        for node in _products(self.script):
-            ways += [(node, "matmul", None, way) for way in self.ways(statement_of(node))]
-        for one in ways:
-            if one[1] in MULTIPLY and inside(one[3], loop) and not self._is_elsewhere(one[3]):
-                yield one
 
     def _longest(self, on: Machine, rows: int) -> Estimate | str:
         found: list[Estimate] = []
@@ -250,13 +231,14 @@ class Cost(Often):
 
     def _computes(self) -> str:
         """Where a step multiplies outside of its networks, which count what they do."""
-        for node, kind, _, way in (found for s in self.training for found in self._multiplying(s)):
+        known = (self.script.of_node(_multiplying, step.loop) for step in self.training)
+        for node, kind, _, way in (found for each in known for found in each):
             inner = (f.func.name for f in way if isinstance(f, CallFrame))
             if kind != "forward" and "forward" not in inner:
                 return f"what {at(node)} computes is not known"
         return ""
 
-    def _is_elsewhere(self, stack: Stack) -> bool:
+    def is_elsewhere(self, stack: Stack) -> bool:
         """Whether an item of a dataset is made there, on the host, or no step comes there."""
         made = any(isinstance(f, CallFrame) and f.func.node in self._on_host for f in stack)
         return made or self._is_beside(stack)
@@ -327,6 +309,23 @@ class Cost(Often):
     def _loaders(self, inputs: list[Tensor]) -> list[Loader]:
         things = {t for tensor in inputs for t in tensor.batch}
         return [x for x in self.script.loaders if any_in(x.things, things)]
+
+
+def _multiplying(script: Script, loop: ast.AST) -> list[Product]:
+    """Layers and products in the steps of a loop, and calls of what is not known."""
+    cost = script.analysis(Cost)
+    ways: list[Product] = [
+        (site.node, last_part(kind), o.this, o.stack)
+        for (kind, _), site in script.log.each()
+        for o in site
+    ]
+    for node in _products(script):
+        ways += [(node, "matmul", None, way) for way in cost.ways(statement_of(node))]
+    return [
+        one
+        for one in ways
+        if one[1] in MULTIPLY and inside(one[3], loop) and not cost.is_elsewhere(one[3])
+    ]
 
 
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:

@@ -81,22 +81,24 @@ def times_waited(script: Script, node: ast.AST, stay: Iterable[ast.AST]) -> int:
     """How many statements that stay wait in a step, each as often as it does when the step comes to
     ``node`` once.
     """
-    mine = {f.node for way in script.analysis(Cost).ways(node) for f in loops(way)}
+    mine, stay = _loops_around(script, node), list(stay)
     around = mine.intersection(step.loop for step in script.steps)
-    stay = list(stay)
     return max((_in_turn(script, loop, stay, mine) for loop in around), default=0)
 
 
 def are_few(script: Script, node: ast.AST, beside: Findings) -> int:
     """How many waits stay in a step beside so few that are within ``node``; 0 where these count."""
-    mine = {f.node for way in script.analysis(Cost).ways(node) for f in loops(way)}
-    reads = [s.node for s in script.syncs if s.node in {*walk(node)}]
-    for loop in mine.intersection(step.loop for step in script.steps):
-        stay = _in_turn(script, loop, standing(script, beside), ())
-        own = _in_turn(script, loop, reads, ())
-        if own and stay > FEW_WAITS * own:
-            return stay
+    here = {*walk(node)}
+    reads, stay = [s.node for s in script.syncs if s.node in here], standing(script, beside) - here
+    for loop in _loops_around(script, node).intersection(step.loop for step in script.steps):
+        others, own = _in_turn(script, loop, stay, ()), _in_turn(script, loop, reads, ())
+        if own and others > FEW_WAITS * own:
+            return others
     return 0
+
+
+def _loops_around(script: Script, node: ast.AST) -> Nodes:
+    return {f.node for way in script.analysis(Cost).ways(node) for f in loops(way)}
 
 
 def waited(script: Script, beside: Findings) -> int:
