@@ -11,7 +11,7 @@ from math import prod
 
 from autofast.facts.cost import machine
 from autofast.facts.cost.matmul_layers import multiplies
-from autofast.facts.cost.run_counts import is_each_turn, over_layers
+from autofast.facts.cost.run_counts import over_layers
 from autofast.facts.cost.step import Cost
 from autofast.facts.parts import parts_of, trained_models
 from autofast.flow.loops import unit_of
@@ -92,7 +92,7 @@ class Cells:
         for _, site in self.script.log.each():
             if site.kind != "forward" and not _computes(site):
                 continue
-            for occurrence in (o for o in site if is_each_turn(o.stack, step.loop)):
+            for occurrence in (o for o in site if cost.is_each_turn(o.stack, step.loop)):
                 within = loops(below(occurrence.stack, step.loop))
                 if along and not any(f.node in self._carried for f in within):
                     continue

@@ -30,7 +30,7 @@ from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, of_kind, surely
-from autofast.model.source import nodes_in, parent_of, statement_of, walk
+from autofast.model.source import Nodes, nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, STATE_DICT, Ext, Seq, Tensor, Thing, Values
 
@@ -172,7 +172,7 @@ class Often:
         found = {
             tuple(f.turn for f in rest if f.unrolled): prod(self.turns_of(f) for f in rest)
             for way in self.ways(node)
-            if is_each_turn(way, loop)
+            if self.is_each_turn(way, loop)
             for rest in [[f for f in loops(below(way, loop)) if f.node not in besides]]
         }
         return sum(found.values())
@@ -190,7 +190,7 @@ class Often:
         counted = self.counted(loop)
         if counted is not None or over_layers(loop.node):
             return counted or 1
-        few = isinstance(loop.node, ast.While) or _is_over_state(loop)
+        few = loop.loaders or isinstance(loop.node, ast.While) or _is_over_state(loop)
         return SHORT if few else max(SHORT, min(self.named, ROWS))
 
     def counted(self, loop: LoopFrame) -> int | None:
@@ -223,8 +223,21 @@ class Often:
         ways, steps = self.ways(node), [step.loop for step in self.training]
         trained = any(self.trains_with(use) for x in self.script.loaders for use in x.uses)
         trained = trained or all(any(inside(w, loop) for loop in steps) for w in ways)
-        each = any(is_each_turn(w, loop) for w in ways for loop in steps)
+        each = any(self.is_each_turn(w, loop) for w in ways for loop in steps)
         return bool(ways) and trained and not each
+
+    def is_each_turn(self, stack: Stack, loop: ast.AST) -> bool:
+        """In the loop, in no evaluation of its own there."""
+        return inside(stack, loop) and not any(
+            (isinstance(f, LoopFrame) and f.loaders and f.node not in self._trained_over)
+            or (isinstance(f, BranchFrame) and is_rare(f))
+            for f in below(stack, loop)
+        )
+
+    @cached_property
+    def _trained_over(self) -> Nodes:
+        """The loops over batches that are trained with, also several for one update."""
+        return {u.node for x in self.script.loaders for u in x.uses if u.trains}
 
     def ways(self, node: ast.AST) -> list[Stack]:
         """The ways of the script to a place; of a decorator, to the code of its function."""
@@ -362,14 +375,6 @@ def _parts(one: Stack, other: Stack) -> bool:
             if mine.arm is not theirs.arm:
                 return True
     return False
-
-
-def is_each_turn(stack: Stack, loop: ast.AST) -> bool:
-    """In the loop, in no evaluation of its own there."""
-    return inside(stack, loop) and not any(
-        (isinstance(f, LoopFrame) and f.loaders) or (isinstance(f, BranchFrame) and is_rare(f))
-        for f in below(stack, loop)
-    )
 
 
 def _is_called_back(stack: Stack) -> bool:

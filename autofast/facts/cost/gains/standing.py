@@ -55,20 +55,18 @@ def every_turn(
     """The places among ``nodes`` that every iteration of the loop comes to while options have their
     defaults, in the loop itself or in a function that it calls, each with what is done there.
     """
-    graph, ways = graph_of(script, loop), script.analysis(Cost).ways
+    graph, cost = graph_of(script, loop), script.analysis(Cost)
     called: dict[ast.AST, ast.AST] = {}
     for node in nodes:
         if next(loops_around(node), None) is not loop:
             called |= dict.fromkeys(walk(node), node)
         elif frequency(graph, node, loop) is Frequency.EVERY or any(
-            is_taken(script, below(way, loop)) for way in ways(node) if inside(way, loop)
+            is_taken(script, below(way, loop)) for way in cost.ways(node) if inside(way, loop)
         ):
             yield node, node
-    apart = {u.node for x in script.loaders for u in x.uses if not u.trains} - {loop}
     for _, site in script.log.each():
         if site.node in called and in_every_iteration(script, site):
-            ways_here = (below(o.stack, loop) for o in site if inside(o.stack, loop))
-            if any(not any(f.node in apart for f in way) for way in ways_here):
+            if any(cost.is_each_turn(o.stack, loop) for o in site):
                 yield called[site.node], site.node
 
 
