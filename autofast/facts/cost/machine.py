@@ -67,7 +67,8 @@ COPY = 12e9
 # a small network alone, less than 1.01 in its training (LANfactory#120). So it is taken for 1 % of
 # a step of 15 ms, and is worth a line in shorter ones.
 WAIT = 0.01 * 15e-3
-# Seconds of a wait at the least, with a small copy and nothing left to do: 10 to 20 us are usual.
+# Seconds of a wait at the least, with nothing left to do: taken for two launches, of its copy and
+# of what comes next.
 ROUND = 10e-6
 USUAL = 20e-3  # seconds of a step that is not known
 

@@ -52,7 +52,7 @@ IN_ORDER = Gain(0.0, "on a GPU, GroupNorm gives its result in the usual order of
 MOST_RESHAPES = (
     2  # statements that channels_last may touch, beside the one that converts the network
 )
-ALONG = Gain(0.0, "few convolutions along sequences, beside recurrent or dense layers")
+ALONG = Gain(0.0, "few convolutions, of sequences or patches, beside recurrent or dense layers")
 CONVOLVED = "layers of cuDNN use TF32 without it, and no other products are known to count"
 LOOKS_UP = Gain(0.0, "bound by memory: it looks up rows of tables, and no layer multiplies them")
 NARROW = Gain(
