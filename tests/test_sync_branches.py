@@ -26,6 +26,10 @@ optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01)
 losses = []
 
 
+def cut(each):
+    return torch.log((each - 1).relu()), each
+
+
 class Criterion(nn.Module):
     def __init__(self, eps=1e-5):
         super().__init__()
@@ -69,6 +73,7 @@ def same(body: str, *lines: str, rounds: bool = False) -> Applied:
 
 
 MEAN = "loss = (each * mask).sum() / n"
+ARMS = f"if n > 0:\n    {MEAN}\nelse:\n    loss = logits.sum() * 0\nreturn loss"
 TOTAL = "total = each.mean()\n"
 
 
@@ -177,6 +182,22 @@ def test_absent_classes(body: str, lines: list[str]) -> None:
         # a mask of the others, and one that goes below 0
         TOTAL + "if mask.sum() > 0:\n    total += (each * ~mask.bool()).mean()\nreturn total",
         TOTAL + "mask = mask - 1\nif mask.sum() == 0:\n    return total\nreturn total + (each * mask).mean()",
+        "m = ~mask.long()\nif m.sum() > 0:\n    loss = (each * m).sum()\nelse:\n    loss = logits.sum() * 0\nreturn loss",
+        # written to, before it is counted or behind that
+        "mask[0] = 0.1\n" + N + ARMS,
+        "mask.mul_(0.1)\n" + N + ARMS,
+        N + "mask[0] = 1\n" + ARMS,
+        N + "mask.fill_(1)\n" + ARMS.replace(" / n", ""),
+        # another mask, written in the same way
+        "n = (y > 0).sum()\ny = y.roll(1) + 1\nif n == 0:\n    return logits.sum() * 0\nreturn (each * (y > 0)).sum()",
+        "n = (torch.rand_like(each) > 0.7).sum()\n" + ARMS.replace("mask)", "(torch.rand_like(each) > 0.7))"),
+        # what is no number, where none counts
+        "z = x[:, 0]\nmask = ~torch.isnan(z)\n" + N + ARMS.replace("each", "F.mse_loss(logits[:, 0], z, reduction='none')"),
+        "z = x[:, 0]\nmask = z == z\n" + N + ARMS.replace("each", "F.mse_loss(logits[:, 0], z, reduction='none')"),
+        "far = float('inf')\n" + N + ARMS.replace("each", "each * far"),
+        "far, near = cut(each)\n" + N + ARMS.replace("each", "far"),
+        # a variable that others see
+        "global own\n" + N + "if n == 0:\n    return logits.sum() * 0\nown = (each * mask).sum()\nreturn own / n",
     ],
 )  # fmt: skip
 def test_branches_that_decide(body: str) -> None:
@@ -198,6 +219,9 @@ def test_branches_that_decide(body: str) -> None:
         ("(prob[:, c] * t).sum()", "(heads[c](x)[:, 0] * t).sum()"),
         # a variable of the turn before, or of the last
         ("    n += 1", "    n += 1\n    last = hit\nself.last = last"),
+        # gradients of 0, where there were none
+        ("torch.softmax(logits, 1)", "torch.softmax(head(x), 1)"),
+        ("return each.mean() + ", "return "),
         # it begins as something else
         ("dice, n = 0., 0", "dice, n = 1., 0"),
         ("dice, n = 0., 0", "dice, n = 0., 1"),
@@ -207,6 +231,32 @@ def test_loops_that_decide(old: str, new: str) -> None:
     text = script(LOOP.replace(old, new)).replace("losses = []", "losses, heads = [], [head] * 3")
     assert text != script(LOOP)
     assert not [f for f in apply("loss-item-sync", text).fixes if "something" in f.message]
+
+
+@pytest.mark.parametrize("changed", ["each", "z.square().mean() + each"])
+def test_classes_that_are_all_absent(changed: str) -> None:
+    """What has gradients then has them by the rest of the loss, too."""
+    body = LOOP.replace("range(3)", "range(1, 3)").replace("return each", f"return {changed}")
+    body = body if changed == "each" else "z = head(x)\n" + body.replace("(logits, 1)", "(z, 1)")
+    text = script(body)
+    done = apply("loss-item-sync", text)
+    assert "n += present" in done.lines
+    (one, _), (other, after) = run_on_both(text), run_on_both(done.text)
+    assert after == 0
+    for name in ("losses", "weights"):
+        assert list(map(float, one[name])) == pytest.approx(list(map(float, other[name])))
+
+
+def test_a_count_that_is_read_to_divide_stays() -> None:
+    text = script(N + ARMS.replace("/ n", "/ float(n)"))
+    assert not apply("loss-item-sync", text).fixes
+
+
+def test_long_chains_are_looked_at_once() -> None:
+    chain = "".join(f"h{n + 1} = h{n} * h{n} + h{n}\n" for n in range(20))
+    wide = "h = each\nfor k in range(3):\n" + "    h = h * h + h\n" * 4
+    for code, last in ((f"h0 = each\n{chain}", "h20"), (wide, "h")):
+        apply("loss-item-sync", script(code + N + ARMS.replace("each", last)))
 
 
 def test_nothing_is_asked_twice() -> None:

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from autofast.facts.loaders import loader_argument
 from autofast.flow.callgraph import CallGraph
+from autofast.flow.defuse import Definition
+from autofast.flow.effects import Effects
 from autofast.flow.memory import LEGACY, Memory, base_of, is_false
 from autofast.flow.program import definitions_at, graph_of
 from autofast.flow.scopes import own_nodes, variables_of
@@ -25,11 +27,11 @@ from autofast.model.calls import (
     keyword_of,
     unstarred,
 )
-from autofast.model.contents import elements
+from autofast.model.contents import elements, with_contents
 from autofast.model.events import CallFrame, Frame, LoopFrame, Occurrence
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import of_kind, surely, wordset
+from autofast.model.several import not_none, of_kind, surely, wordset
 from autofast.model.source import (
     ancestors,
     at,
@@ -172,6 +174,22 @@ def _later(
         ):
             return f"{at(node)} may write to it"
     return ""
+
+
+def written_to(script: Script) -> frozenset[ast.AST]:
+    """What gave variables the lists, arrays and tensors that something writes to: by a view of
+    them, or in a function that is given them, too.
+    """
+    memory, calls = script.analysis(Memory), script.analysis(CallGraph)
+
+    def below(node: ast.AST) -> Iterable[ast.AST]:
+        if isinstance(node, ast.arg):
+            return not_none(calls.gives(Definition(node.arg, node)))
+        return memory.below(node)
+
+    writes = script.analysis(Effects).writes
+    bases: list[ast.AST] = [w.base for w in writes if w.base is not None]
+    return frozenset(with_contents(bases, below))
 
 
 def writes_to(script: Script, origins: Collection[ast.AST]) -> Iterator[Write]:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from autofast.facts.aliases import written_to
 from autofast.facts.batch.alignment import Alignment
-from autofast.flow.callgraph import CallGraph
+from autofast.flow.callgraph import CallGraph, code_of
+from autofast.flow.defuse import Definition, taken_by
 from autofast.flow.program import Flow
-from autofast.model.calls import items_of, keyword_of
+from autofast.model.calls import is_same_code, items_of, keyword_of
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import all_known, of_kind, surely, wordset
+from autofast.model.several import not_none, of_kind, surely, wordset
 from autofast.model.values import Const, Num, Tensor, certainly
 from autofast.ops.families import SIGNS
 
@@ -28,13 +30,14 @@ T = TypeVar("T")
 Bounds = tuple[float, float]
 ANY: Bounds = (-math.inf, math.inf)
 SHARES = wordset(
-    "softmax sigmoid one_hot isnan isfinite eq ne gt ge lt le logical_and logical_or logical_not any all"
+    "softmax sigmoid one_hot eq ne gt ge lt le logical_and logical_or logical_not any all"
 )
 POSITIVE = wordset("relu abs square exp softplus numel size")
 # What gives some of the numbers that it is given first, or means of them.
 SAME = wordset("""float long int double half to detach contiguous view reshape flatten squeeze unsqueeze clone item
     transpose permute t expand expand_as mean max min amax amin gather index_select cpu cuda type_as""")
-TRUTHS = wordset("eq ne gt ge lt le isnan isfinite logical_and logical_or logical_not bool any all")
+TRUTHS = wordset("eq ne gt ge lt le logical_and logical_or logical_not bool any all")
+INFINITE = wordset("inf infinity nan")
 KEPT = wordset("float long int double to item detach sum view reshape flatten squeeze unsqueeze")
 SMOOTH = wordset("""relu abs square softplus sum tanh logsigmoid log_softmax clamp clip clamp_min
     clamp_max gelu silu elu leaky_relu cos sin neg""")  # fmt: skip
@@ -57,21 +60,30 @@ class Finite:
     def __init__(self, script: Script):
         self.script, self.flow = script, script.analysis(Flow)
         self.calls = script.analysis(CallGraph)
+        self._known: dict[tuple[object, ...], Any] = {}
         self._depth = 0
 
-    def made(self, name: ast.expr) -> list[ast.expr]:
-        """What gives a variable its value, at the calls of a function its parameter, too; none
-        where that is not written down.
+    def made(self, name: ast.expr) -> list[ast.expr | None]:
+        """What gives a variable its value, at the calls of a function its parameter, too; None for
+        what is not written down, or written to later.
         """
-        found = (e for d in self.flow.reaching(name) for e in self.calls.gives(d))
-        return all_known(found)
+        written, found = self.script.analysis(written_to), self.flow.reaching(name)
+        gives = ([] if d.node in written else self.calls.gives(d) for d in found)
+        return [e for given in gives for e in given or [None]]
 
-    def _each(self, expr: ast.expr, ask: Callable[[ast.expr], T]) -> list[T]:
-        """The answers of all that gives a variable its value."""
-        self._depth += 1
-        found = [ask(e) for e in self.made(expr)] if self._depth < DEEP else []
-        self._depth -= 1
-        return found
+    def _each(
+        self, made: Iterable[ast.expr | None], no: T, ask: Callable[..., T], *more: object
+    ) -> Iterator[T]:
+        """The answers of all that gives a variable its value; ``no`` for what does not show."""
+        for expr in made:
+            place = expr, ask.__name__, *more
+            if place not in self._known:
+                self._known[place] = no  # also of what is computed of itself
+                if expr is not None and self._depth < DEEP:
+                    self._depth += 1
+                    self._known[place] = ask(expr, *more)
+                    self._depth -= 1
+            yield self._known[place]
 
     def bounds(self, expr: ast.expr) -> Bounds:
         """The least and the largest that a number of an expression may be; none of the two for
@@ -81,12 +93,14 @@ class Finite:
         if isinstance(value, (int, float)):
             return float(value), float(value)
         match expr:
+            case ast.Compare(left=left, comparators=[other]) if is_same_code(left, other):
+                return ANY  # what is no number, and nothing else: it would be computed with
             case ast.Compare():
                 return 0.0, 1.0
             case ast.Name():
-                each = self._each(expr, self.bounds)
+                each = [*self._each(self.made(expr), ANY, self.bounds)]
                 return (min(e[0] for e in each), max(e[1] for e in each)) if each else ANY
-            case ast.UnaryOp(op=ast.Invert(), operand=inner):
+            case ast.UnaryOp(op=ast.Invert(), operand=inner) if self.is_whole(inner, frozenset()):
                 return self.bounds(inner)
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 low, high = self.bounds(inner)
@@ -133,35 +147,39 @@ class Finite:
                     )
         return low, high
 
-    def is_whole(self, expr: ast.expr) -> bool:
-        """Whether it certainly holds whole numbers: truths, and counts of them."""
-        if self.script.must_be(expr, Tensor):
+    def is_whole(self, expr: ast.expr, kept: frozenset[str] = KEPT) -> bool:
+        """Whether it certainly holds whole numbers: truths, and counts of them (where nothing is
+        ``kept``: truths alone).
+        """
+        if kept and self.script.must_be(expr, Tensor):
             if all(t.dtype == "int" for t in of_kind(self.script.values(expr), Tensor)):
                 return True
         match expr:
             case ast.Compare():
                 return True
             case ast.Name():
-                found = self._each(expr, self.is_whole)
-                return bool(found) and all(found)
+                return surely(self._each(self.made(expr), False, self.is_whole, kept))
             case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
-                return self.is_whole(inner)
+                return self.is_whole(inner, kept)
             case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() | ast.Mult(), right=right):
-                return self.is_whole(left) and self.is_whole(right)
+                return self.is_whole(left, kept) and self.is_whole(right, kept)
             case ast.Call():
                 name, given = self.script.operation(expr)
                 short = last_part(name)
                 return short in TRUTHS or (
-                    short in KEPT and bool(given) and self.is_whole(given[0])
+                    short in kept and bool(given) and self.is_whole(given[0])
                 )
         return False
 
-    def of(self, expr: ast.expr, but: Container[ast.expr] = ()) -> bool:
+    def of(self, expr: ast.expr, but: frozenset[ast.expr] = frozenset()) -> bool:
         """Whether it is finite, with finite gradients; ``but``: what is known to be, or, of
         divisors, never to be 0.
         """
-        if expr in but or certainly(self.script.values(expr), Const, Num):
+        if expr in but:
             return True
+        if certainly(self.script.values(expr), Const, Num):
+            parts = of_kind(self.flow.made_of([expr]), ast.Constant)
+            return not any(str(p.value).lower().strip("+-") in INFINITE for p in parts)
 
         def each(*parts: ast.expr) -> bool:
             return all(self.of(p, but) for p in parts)
@@ -170,11 +188,13 @@ class Finite:
             case ast.Compare():
                 return True
             case ast.Name():
-                if any(d.is_augmented for d in self.flow.reaching(expr)):
+                made, found = self.made(expr), self.flow.reaching(expr)
+                known = not_none(made)
+                if any(map(self._is_hidden, found)) or not all(
+                    self._each(known, False, self.of, but)
+                ):
                     return False
-                made = self.made(expr)
-                found = self._each(expr, lambda e: self.of(e, but))
-                return all(found) if found else not made and self.script.must_be(expr, Tensor)
+                return 0 < len(known) == len(made) or self.script.must_be(expr, Tensor)
             case ast.Attribute():
                 return self.script.must_be(expr, Tensor)
             case ast.UnaryOp(operand=inner):
@@ -219,6 +239,17 @@ class Finite:
                     return alone and each(*tensors)
                 return short in (SMOOTH | SAME | SHARES) - LOOKED_UP and each(*tensors)
         return False
+
+    def _is_hidden(self, made: Definition) -> bool:
+        """Whether a variable gets what is written to, or a part of what a function of the project
+        gives: no data that comes with the batch, or that a model gives.
+        """
+        taker, way = taken_by(made.node)
+        call = getattr(taker, "value", None) if way and made.value is None else None
+        called = () if call is None else self.script.called(call)
+        return made.node in self.script.analysis(written_to) or any(
+            code_of(t) and not is_module(t) for t in called
+        )
 
     def _has_classes(self, given: list[ast.expr]) -> bool:
         """Whether labels are certainly classes that there are: others end the script."""

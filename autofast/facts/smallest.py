@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from functools import cached_property
 
+from autofast.facts.aliases import written_to
 from autofast.facts.makers import Items, Way
-from autofast.flow.callgraph import CallGraph
-from autofast.flow.defuse import Definition
-from autofast.flow.effects import Effects
-from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
 from autofast.model.calls import keyword_of
-from autofast.model.contents import with_contents
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Script
-from autofast.model.several import not_none, of_kind, wordset
+from autofast.model.several import of_kind, wordset
 from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Const, Seq, certainly
 
@@ -36,7 +31,7 @@ class Smallest:
 
     def __init__(self, script: Script):
         self.script, self.flow = script, script.analysis(Flow)
-        self.makers, self.calls = script.analysis(Items), script.analysis(CallGraph)
+        self.makers = script.analysis(Items)
         self._open: set[tuple[ast.expr, Way]] = set()
         self._assumed: set[tuple[ast.expr, Way]] = set()
         self._depth = 0
@@ -61,7 +56,7 @@ class Smallest:
         filled = [e for d in made for e in self.makers.filled(d.node)]
         if filled and not way:
             found = _least(self.of(e) for e in filled)
-        elif not filled and any(d.node in self._written for d in made):
+        elif not filled and any(d.node in self.script.analysis(written_to) for d in made):
             found = None
         else:
             found = self._of(expr, way)
@@ -70,22 +65,6 @@ class Smallest:
             self._assumed.discard(key)
             return None if found is None or found < 0 else 0
         return found
-
-    @cached_property
-    def _written(self) -> frozenset[ast.AST]:
-        """What gave variables the lists, arrays and tensors that something writes to: by a view of
-        them, or in a function that is given them, too.
-        """
-        memory = self.script.analysis(Memory)
-
-        def below(node: ast.AST) -> Iterable[ast.AST]:
-            if isinstance(node, ast.arg):
-                return not_none(self.calls.gives(Definition(node.arg, node)))
-            return memory.below(node)
-
-        writes = self.script.analysis(Effects).writes
-        bases: list[ast.AST] = [w.base for w in writes if w.base is not None]
-        return frozenset(with_contents(bases, below))
 
     def _of(self, expr: ast.expr, way: Way) -> float | None:
         found = self.script.values(expr)

@@ -22,6 +22,7 @@ from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow, definitions_of, graph_of
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_call_of, is_method, is_name, only_target
+from autofast.model.contents import each_once
 from autofast.model.script import Script
 from autofast.model.several import of_kind, wordset
 from autofast.model.source import (
@@ -44,7 +45,6 @@ from autofast.write.spelling import torch_in
 MOVES = wordset("to cuda cpu type")
 GIVES = (ast.Assign, ast.AugAssign)
 COMPUTES = (ast.BinOp, ast.Return, ast.AugAssign)
-MADE = (ast.Name, ast.Call)
 SUMS = (ast.Add, ast.Sub)
 OTHER = {"+": "-", "-": "+"}
 ATOMS = (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant)
@@ -84,7 +84,7 @@ class Skipped:
                 edits.append(Rewrite(terms[0][1], name))
             else:
                 sums.append(total)
-                edits.append(self.masked(name, terms, statement))
+                edits.append(self.masked(name, total, terms, statement))
         if not sums or not self.is_apart([*sums, *counts]):
             raise Refusal
         for total in sums:
@@ -135,21 +135,38 @@ class Skipped:
             if not isinstance(parent_of(use), COMPUTES):
                 raise Refusal
 
+    def check_gradients(self, total: ast.Name, keys: set[object]) -> None:
+        """Raises where what the terms are computed of may have no gradients where all turns are
+        passed over: what the sum is added to has the same (``keys``).
+        """
+        todo = self.uses(total) if keys else []
+        if keys and not todo:
+            raise Refusal
+        for use in each_once(todo):
+            statement = statement_of(use)
+            value = getattr(statement, "value", None) or use
+            if not keys <= {key for _, key in leaves(self.script, value, self.loop)}:
+                match statement:
+                    case ast.Assign([ast.Name() as made]) | ast.AugAssign(ast.Name() as made):
+                        todo += definitions_of(self.script, made).uses_of(made)
+                    case _:
+                        raise Refusal
+
     def uses(self, total: ast.Name) -> list[ast.Name]:
         """Where it is read behind the loop."""
         flow = definitions_of(self.script, self.loop)
         return [u for u in flow.uses_of(total) if not within(u, self.loop)]
 
-    def masked(self, name: str, terms: list[tuple[str, ast.expr]], statement: ast.stmt) -> Edit:
+    def masked(
+        self, name: str, total: ast.Name, terms: list[tuple[str, ast.expr]], statement: ast.stmt
+    ) -> Edit:
         """``total + present * (1 - x)`` for ``total + 1 - x``."""
         script, value = self.script, statement.value  # type: ignore[attr-defined]
         if not any(script.must_be(e, Tensor) for _, e in terms):
             raise Refusal
-        for term in (e for _, e in terms):
-            # One tensor, in all turns: it has gradients anyway.
-            own = [n for n, _ in leaves(script, term) if isinstance(n, MADE)]
-            if not script.analysis(Finite).of(term) or any(within(n, self.loop) for n in own):
-                raise Refusal
+        if not all(script.analysis(Finite).of(e) for _, e in terms):
+            raise Refusal
+        self.check_gradients(total, {key for _, e in terms for _, key in leaves(script, e)})
         first, code, holes = terms[0][0], "", Holes()
         for n, (sign, term) in enumerate(terms):
             holes[f"t{n}"] = term

@@ -23,10 +23,11 @@ from dataclasses import dataclass, field
 from autofast.edit.edits import Edits, Holes, Remove, Replace, Rewrite
 from autofast.facts.finite import Finite
 from autofast.flow.program import Flow
-from autofast.model.calls import keyword_of, literal_of, only_target, variable_name
+from autofast.flow.scopes import is_local
+from autofast.model.calls import keyword_of, literal_of, only_target
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import block_of, is_elif, nodes_in
 from autofast.ops import is_pointwise
 from autofast.ops.families import SIGNS
@@ -93,7 +94,7 @@ class _Arms:
         finite = self.script.analysis(Finite)
         values = [s.value for s in rest]  # type: ignore[attr-defined]
         if (
-            not finite.of(left, [*self.divisors, *self.known])
+            not finite.of(left, frozenset([*self.divisors, *self.known]))
             or not all(self.is_zero(v) or finite.of(v) for v in values)
             or (self.divisors and not finite.is_whole(self.counted.mask))
         ):
@@ -120,9 +121,10 @@ class _Arms:
                 block = block_of(self.branch)
                 *rest, last = block[block.index(self.branch) :]
                 used = {n.id for e in (right, self.branch.test) for n in nodes_in(e, ast.Name)}
-                names = [variable_name(only_target(s)) for s in rest[1:]]
+                made = of_kind(map(only_target, rest[1:]), ast.Name)
+                names = [n.id for n in made if is_local(n)]
                 match last:
-                    case ast.Return(value=ast.expr() as left) if all(names):
+                    case ast.Return(value=ast.expr() as left) if len(names) == len(rest) - 1:
                         if used.isdisjoint(names):
                             return "", left, right, rest[1:]
         raise Refusal

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autofast.facts.aliases import written_to
 from autofast.facts.computes import Computes
 from autofast.facts.finite import Finite
 from autofast.flow.callgraph import code_of
@@ -16,7 +17,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import of_kind, wordset
-from autofast.model.source import nodes_in
+from autofast.model.source import nodes_in, within
 from autofast.model.syntax import is_read
 from autofast.model.values import Const, Num, Tensor, Unknown, any_of, certainly
 from autofast.rule import Refusal
@@ -68,23 +69,36 @@ class Counted:
         """Whether an expression is the mask, in whatever type."""
         flow, plain = self.script.analysis(Flow), bare(expr)
         if not variable_name(plain):
-            return is_same_code(plain, self.mask)
+            return self._is_alike(plain, self.mask)
         made = flow.value(plain)
-        return flow.is_same(plain, self.mask) or (
+        return self._is_alike(plain, self.mask) or (
             made is not None and bare(made) is not made and self.is_mask(made)
         )
 
     def is_count(self, expr: ast.expr) -> bool:
-        flow = self.script.analysis(Flow)
-        if flow.is_same(expr, self.count) or is_same_code(expr, self.count):
+        if self._is_alike(expr, self.count):
             return True
         match expr:
-            case ast.Call():
+            case ast.Call() if self.script.must_be(expr, Tensor):
                 name, given = self.script.operation(expr)
                 if last_part(name) in CASTS and given:
                     return self.is_count(given[0])
                 return last_part(name) == "sum" and len(given) == 1 and self.is_mask(given[0])
         return False
+
+    def _is_alike(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether it is the same variable, or the same code of the same variables, and nothing
+        writes to them.
+        """
+        flow, written = self.script.analysis(Flow), self.script.analysis(written_to)
+        return (
+            is_same_code(one, other)
+            and self.script.analysis(Computes).only(one)
+            and all(
+                flow.is_same(a, b) and written.isdisjoint(d.node for d in flow.reaching(a))
+                for a, b in zip(nodes_in(one, ast.Name), nodes_in(other, ast.Name), strict=True)
+            )
+        )
 
 
 def check_plain(script: Script, code: ast.AST) -> None:
@@ -94,9 +108,12 @@ def check_plain(script: Script, code: ast.AST) -> None:
         raise Refusal
 
 
-def leaves(script: Script, expr: ast.expr) -> Iterator[tuple[ast.AST, object]]:
+def leaves(
+    script: Script, expr: ast.expr, beside: ast.AST | None = None
+) -> Iterator[tuple[ast.AST, object]]:
     """What may have gradients, and is not computed of anything by operations here, of all that an
-    expression is computed of: the node, and what two places have in common that mean the same.
+    expression is computed of, but for what variables get in a loop (``beside``): the node, and what
+    two places have in common that mean the same.
     """
     flow, todo = script.analysis(Flow), list[ast.AST]([expr])
     for node in each_once(todo):
@@ -109,7 +126,9 @@ def leaves(script: Script, expr: ast.expr) -> Iterator[tuple[ast.AST, object]]:
             case ast.Compare() | ast.Call(func=ast.Attribute(attr="detach")):
                 continue
             case ast.Name() if is_read(node) and (tensors or any_of(found, Unknown)):
-                made = flow.reaching(node)
+                made = [
+                    d for d in flow.reaching(node) if not (beside and within(d.node, beside))
+                ]
                 yield from ((d.node, d.node) for d in made if d.value is None)
                 todo += [d.value for d in made if d.value is not None]
             case ast.Call() if any(is_module(t) or code_of(t) for t in script.called(node)):
