@@ -11,6 +11,7 @@ import functools
 import operator
 import random
 import torch
+from collections import ChainMap
 from torch.utils.data import DataLoader, Dataset, SequentialSampler, Subset
 
 torch.manual_seed(0)
@@ -118,11 +119,20 @@ WORKERS = TRAIN.replace("shuffle=True", "shuffle=True, num_workers=1")
         (WORDS.replace("    def __len__", "    def __eq__(self, other):\n        return True\n\n    def __hash__(self):\n        return 1\n\n    def __len__"), TRAIN),
         (WORDS + "first = data[0]\nfirst[0][0] = 7\n", TRAIN),
         (WORDS + "first = data.__getitem__(0)\nfirst[0][0] = 7\n", TRAIN),
+        (WORDS + "next(iter(data))[0][0] = 7\n", TRAIN),
+        (WORDS + "for first, _ in zip(data, range(3)):\n    first[0][0] = 7\n", TRAIN),
+        (WORDS + "list(map(torch.Tensor.zero_, [x for x, _ in list(data)]))\n", TRAIN),
+        (WORDS + "first, *others = data\nfirst[0][0] = 7\n", TRAIN),
+        (WORDS + "print(*(x.zero_() for x, _ in [*data]))\n", TRAIN),
+        (WORDS + "for x, _ in Subset(data, [0, 1]):\n    x.zero_()\n", TRAIN),
+        (WORDS + "one, two = torch.utils.data.random_split(data, [2, 14])\none[0][0].zero_()\n", TRAIN),
         (GRAPHS.replace("        src, dst =", "        near = torch.zeros(len(g['atoms']), len(g['atoms']))\n        src, dst ="), COLLATED),
         (GRAPHS.replace("            src += [i, j]", "            src += [i * len(g['atoms']) + j * 0 // len(KINDS) for _ in g['atoms']]\n            src = src[-2:]\n").replace("dst += [j, i]", "dst = [j, i]"), COLLATED),
     ],
     ids=["workers", "a subset", "a sampler", "long ones", "as long as a number says", "equal data sets", "an item that is changed",
-         "an item asked for by name", "a matrix of all pairs", "a list of pairs"],
+         "an item asked for by name", "the first one", "several in turn", "a list of all",
+         "all in variables", "all as arguments", "items of a subset", "items of a part",
+         "a matrix of all pairs", "a list of pairs"],
 )  # fmt: skip
 def test_told_only(text: str, train: str) -> None:
     run(HEAD + text + train)
@@ -156,7 +166,18 @@ EACH_EPOCH = [
     "put(0, 'three')",
     "operator.iconcat(data.texts, ['one'])",
     "data.texts.__iadd__(['one'])",
+    "chained['most'] = 3",
+    "take(data.texts)",
+    "setter('three')",
+    "globals()['data'].__dict__.update(most=3)",
 ]
+BEFORE = {
+    "state": "state = vars(data)",
+    "put": "put = data.texts.__setitem__",
+    "chained": "chained = ChainMap(vars(data))",
+    "take": "take = operator.methodcaller('reverse')",
+    "setter": "setter = functools.partial(data.texts.insert, 0)",
+}
 
 
 @pytest.mark.parametrize("change", EACH_EPOCH)
@@ -164,8 +185,7 @@ def test_what_items_are_made_of_changes(change: str) -> None:
     text = WORDS.replace("zeros(self.most)", "zeros(4)").replace("KINDS.index(word) + 1", "len(word)")
     text = text.replace("KINDS.index(text[0])", "len(KINDS[0]) % 3")
     assert changed(text).lines == CACHED
-    text += "state = vars(data)\n" * ("state" in change)
-    text += "put = data.texts.__setitem__\n" * ("put" in change)
+    text += "".join(f"{line}\n" for name, line in BEFORE.items() if change.startswith(name))
     train = TRAIN.replace("range(3):\n", f"range(3):\n    {change}\n")
     run(HEAD + text + train)
     found = changed(text, train)
@@ -181,8 +201,11 @@ def test_what_items_are_made_of_changes(change: str) -> None:
         (WORDS, TRAIN.replace("range(3):\n", "range(3):\n    KINDS[0], KINDS[1] = KINDS[1], KINDS[0]\n")),
         (WORDS.replace("return len(self.texts)", "return 16"), TRAIN),
         (WORDS.replace("self.texts[index].split()", "self.texts[index].split()\n        self.count = index"), TRAIN),
+        (WORDS + "operator.itemgetter(0)(data)[0][0] = 7\n", TRAIN),
+        (WORDS + "functools.reduce(lambda _, item: item[0].zero_(), data)\n", TRAIN),
     ],
-    ids=["drawn", "texts that change", "a number that changes", "a list that changes", "of another length", "counted"],
+    ids=["drawn", "texts that change", "a number that changes", "a list that changes", "of another length", "counted",
+         "an item by a number that is kept", "items that a library takes"],
 )  # fmt: skip
 def test_left_alone(text: str, train: str) -> None:
     run(HEAD + text + train)

@@ -8,34 +8,15 @@ import ast
 from collections.abc import Collection
 
 from autofast.facts.aliases import MEMORY
+from autofast.facts.escapes import handed, may_escape
 from autofast.flow.program import Flow
 from autofast.flow.usage import Act, Usage
-from autofast.flow.valueflow import Answer, Verdict, first_bad
-from autofast.model.calls import is_name
+from autofast.flow.valueflow import Answer, expressions_holding
 from autofast.model.contents import attributes, each_once, with_contents
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
-from autofast.model.values import (
-    Bound,
-    Cls,
-    Const,
-    Dict,
-    Ext,
-    Func,
-    Inst,
-    Method,
-    Num,
-    Ref,
-    Seq,
-    Tensor,
-    Thing,
-    Unknown,
-    Values,
-    any_of,
-    certainly,
-)
-from autofast.read.interpreter.named import is_namespace
+from autofast.model.values import Tensor, Thing, Values, certainly
 
 # By which memory gets another name that is not followed.
 SHARING = MEMORY | wordset("numpy __array__ __dlpack__")
@@ -47,8 +28,6 @@ LOST = tuple(
     "numpy.broadcast_ numpy.reshape numpy.squeeze".split()
 )
 HOOKS = ("_forward_hook", "_forward_pre_hook")  # of one module, or of all
-# Text, which may have any name; what finds objects without one.
-RUNNING = ("builtins.exec", "builtins.eval", "gc.get_objects", "gc.get_referrers", "sys._getframe")
 
 
 class BatchEscapes:
@@ -66,13 +45,8 @@ class BatchEscapes:
         """Whether something that is not followed may hold a batch of one of the loaders."""
         key = frozenset(loaders)
         if key not in self._known:
-            known = not self.script.unread and not self.script.log.full
-            self._known[key] = (
-                not known
-                or bool(self.script.calls(*RUNNING))
-                or any(map(is_namespace, self.script.each(ast.Call)))
-                or first_bad(self.script, lambda t: is_held(t, loaders), self._judge) is not None
-            )
+            held = expressions_holding(self.script, lambda t: is_held(t, loaders))
+            self._known[key] = may_escape(self.script, held, self._judge)
         return self._known[key]
 
     def comes_of(self, expr: ast.expr | None, loaders: Collection[Thing]) -> bool:
@@ -96,25 +70,9 @@ class BatchEscapes:
         match use.act:
             case Act.ASKED if isinstance(node, ast.Attribute) and node.attr in SHARING:
                 return "gives the memory of"
-            case Act.GIVEN if isinstance(node, ast.Call):
-                callees = self.script.called(node)
-                if self._hooked and any(map(is_module, callees)):
-                    return "gives a module with hooks"
-                is_super = is_name(node.func, "super")
-                if not is_super and not (callees and all(map(_is_followed, callees))):
-                    return "hands on"
-            case Act.BOUND | Act.ADDED if not all(map(self._is_known, use.targets)):
-                return "keeps"
-            case Act.OTHER:
-                return "does something else with"
-        return Verdict.GOES_ON
-
-    def _is_known(self, target: ast.expr) -> bool:
-        """A variable, or a place in something that is followed."""
-        if isinstance(target, ast.Attribute | ast.Subscript):
-            owners = self.script.values(target.value)
-            return bool(owners) and not any_of(owners, Unknown, Ref)
-        return True
+            case Act.GIVEN if self._hooked and any(map(is_module, self.script.called(node))):
+                return "gives a module with hooks"
+        return handed(self.script, use, (FOLLOWED, LOST))
 
 
 def is_held(found: Values, loaders: Collection[Thing]) -> bool:
@@ -123,17 +81,3 @@ def is_held(found: Values, loaders: Collection[Thing]) -> bool:
         isinstance(t, Tensor) and t.device != "dev" and any_in(t.batch, loaders)
         for t in with_contents(found, attributes)
     )
-
-
-def _is_followed(callee: Thing) -> bool:
-    """What is called, or has the method that is."""
-    match callee:
-        case Func() | Bound() | Cls() | Const():
-            return True
-        case Inst():
-            return is_module(callee) or callee.cls.find("__call__") is not None
-        case Ext() | Ref():
-            return callee.name.startswith(FOLLOWED) and not callee.name.startswith(LOST)
-        case Method(this=this):
-            return isinstance(this, Tensor | Seq | Dict | Num) or _is_followed(this)
-    return False

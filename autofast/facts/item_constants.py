@@ -11,17 +11,25 @@ from functools import cached_property
 
 from autofast.facts.arrays import JOINED, array_of, array_origins, arrays_change, held_under
 from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
-from autofast.facts.loaders import is_iterated_again, loader_argument, own_argument
+from autofast.facts.loader_uses import is_known
+from autofast.facts.loaders import (
+    OF_RANKS,
+    SAMPLERS,
+    is_iterated_again,
+    loader_argument,
+    own_argument,
+)
 from autofast.facts.workers.shared_state import (
     changed_since_built,
     files_written_since_built,
     is_written_by_items,
+    may_change_unseen,
 )
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.program import Flow, holder_of
 from autofast.flow.scopes import mentions, parameters
 from autofast.flow.usage import Act, Usage
-from autofast.flow.valueflow import Answer, Verdict, first_reason
+from autofast.flow.valueflow import Answer, Verdict, first_bad, first_reason
 from autofast.model.calls import (
     call_of,
     given_to,
@@ -32,6 +40,7 @@ from autofast.model.calls import (
     may_give,
     only_target,
 )
+from autofast.model.contents import with_contents
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
 from autofast.model.several import of_kind, one, surely, wordset
@@ -43,7 +52,7 @@ from autofast.model.source import (
     parent_of,
     statement_of,
 )
-from autofast.model.syntax import TAKERS, is_attribute, is_docstring, is_read, is_stored
+from autofast.model.syntax import TARGETS, is_attribute, is_docstring, is_read, is_stored
 from autofast.model.values import (
     Bound,
     Const,
@@ -56,8 +65,11 @@ from autofast.model.values import (
     Seq,
     Thing,
     Unknown,
+    Values,
     certainly,
+    ordered,
 )
+from autofast.read.recover.datasets import wrapped_datasets
 
 # What text, dicts and dates are asked, and functions that make something of them.
 ASKING = wordset(
@@ -83,6 +95,12 @@ PADDING = {"torch.nn.utils.rnn.pad_sequence"}
 PASSING = wordset("zip enumerate list tuple reversed sorted", "builtins.")
 NUMBERS = tuple("numpy. torch. h5py. zarr. pandas. tables.".split())
 MAPPED = ("numpy.memmap", "numpy.lib.format.open_memmap", "h5py.", "zarr.")
+# Who is given a data set, and takes items of it for batches alone.
+LOADING = SAMPLERS | OF_RANKS | wordset("len isinstance type id print super", "builtins.")
+LOADING |= wordset(
+    "DataLoader Subset random_split ConcatDataset Dataset.__init__", "torch.utils.data."
+)
+UNASKED = (Act.CHOSEN, Act.RETURNED, Act.COMPARED, Act.TESTED, Act.DROPPED, Act.SHOWN, Act.TARGET)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,17 +134,28 @@ class Items:
 
     @cached_property
     def are_numbered(self) -> bool:
-        """Whether nobody but loaders asks for items, each by its number."""
+        """Whether nobody but loaders asks for items, each by its number, be it of a part."""
         sizes = (loader_argument(x, "batch_size") for x in self.loaders)
         return (
             all(certainly(x.things, Ext) for x in self.loaders)
             and not any(size is not None and Const(None) in size.values for size in sizes)
-            and not any(
-                isinstance(parent_of(n), (ast.Subscript, *TAKERS))
-                for n in self.script.nodes
-                if isinstance(n, ast.expr) and not self.things.isdisjoint(self.script.values(n))
-            )
+            and first_bad(self.script, self._are_parts, self._asks) is None
         )
+
+    def _are_parts(self, found: Values) -> bool:
+        return any(t in self.things for t in with_contents(ordered(found), wrapped_datasets))
+
+    def _asks(self, use: Usage) -> Answer:
+        match use.act:
+            case Act.GIVEN if is_known(self.script, use.node, LOADING):  # type: ignore[arg-type]
+                return Verdict.GOES_ON
+            case Act.ASKED if not use.node.attr.startswith("__"):  # type: ignore[attr-defined]
+                return Verdict.GOES_ON
+            case Act.BOUND if all(isinstance(t, TARGETS) for t in use.targets):
+                return Verdict.GOES_ON
+            case Act.HELD if not isinstance(use.node, ast.Starred):
+                return Verdict.GOES_ON
+        return Verdict.GOES_ON if use.act in UNASKED else "items may be taken"
 
     @cached_property
     def batches_are_copies(self) -> bool:
@@ -327,6 +356,7 @@ def items_of(script: Script) -> Iterator[Items]:
             and not any(d.writes or d.set_outside for d, _ in users)
             and not any(is_written_by_items(script, x) for _, x in users)
             and not any(changed_since_built(script, x, d.thing) for d, x in users)
+            and not any(may_change_unseen(script, x) for _, x in users)
         ):
             yield Items(script, getitem, init, *map(tuple, zip(*users, strict=True)))
 

@@ -9,10 +9,12 @@ from autofast.facts.workers.lifetime import PARTS, PASSING
 from autofast.facts.workers.loader_code import Side, ever_bound
 from autofast.flow.effects import Effects, Write, is_number
 from autofast.flow.program import holder_of
+from autofast.flow.valueflow import expressions_holding
 from autofast.model.calls import is_method, is_name
+from autofast.model.contents import attributes, with_contents
 from autofast.model.script import Script
 from autofast.model.source import parent_of
-from autofast.model.syntax import FUNCTIONS, TARGETS, VARIABLES
+from autofast.model.syntax import FUNCTIONS, TARGETS, VARIABLES, is_read
 from autofast.model.values import (
     COLLECTIONS,
     Dict,
@@ -92,6 +94,20 @@ class Shared:
         held = [thing.attrs for thing in self.code.objects.values() if isinstance(thing, Inst)]
         held += [c.members for c in self.code.classes.values()]
         return {n for attrs in held for n in attrs if n in self.code.loads}
+
+    def places(self) -> Iterator[ast.expr]:
+        """The expressions that have one of the objects, lists or dicts, alone or in something."""
+        yield from expressions_holding(self.script, self._is_held)
+        for node in self.script.each(ast.Name):
+            named = is_read(node) and (holder_of(node), node.id) in self.code.aliases
+            if named and any_of(self.script.values(node), Unknown):
+                yield node
+
+    def _is_held(self, found: Values) -> bool:
+        return any(
+            isinstance(t, (Seq, Dict, Inst)) and id(t) in self.code.objects
+            for t in with_contents(found, attributes)
+        )
 
     def is_part(self, expr: ast.expr, depth: int = 0) -> bool:
         """Whether ``expr``, outside this code, is something that it reads: by its name, or as an

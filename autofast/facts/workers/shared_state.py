@@ -8,6 +8,7 @@ import ast
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from autofast.facts.escapes import handed, may_escape
 from autofast.facts.host_io import MADE, host_effects
 from autofast.facts.loaders import values_given
 from autofast.facts.workers.held import ARCHIVE, Held
@@ -17,9 +18,11 @@ from autofast.facts.workers.loader_code import Side
 from autofast.facts.workers.shared_reads import Shared
 from autofast.facts.workers.timing import Time
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.effects import Effects, Write
+from autofast.flow.effects import CHANGERS, Effects, Write
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import parameters
+from autofast.flow.usage import Usage
+from autofast.flow.valueflow import Answer
 from autofast.model.calls import is_name
 from autofast.model.roles import Loader
 from autofast.model.script import Script
@@ -36,6 +39,7 @@ from autofast.model.source import (
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
 from autofast.model.values import (
     Cls,
+    Method,
     Module,
     Ref,
     Thing,
@@ -54,7 +58,16 @@ DICE = tuple(
     """random. numpy.random. torch.rand torch.multinomial torch.bernoulli torch.normal
     torch.poisson torch.empty""".split()
 )
-
+# Libraries that leave lists, dicts and objects that they are given as they are; what of theirs runs
+# others' code.
+READING = tuple(
+    """torch. torchvision. torchaudio. numpy. scipy. pandas. sklearn. skimage. cv2. PIL. imageio.
+    tifffile. h5py. zarr. nibabel. librosa. soundfile. wave. matplotlib. wandb. mlflow. tqdm. yaml.
+    builtins. itertools. math. statistics. random. time. datetime. logging. pprint. json. pickle.
+    csv. copy. re. string. os. sys. glob. pathlib. shutil. tempfile. argparse. collections.Counter
+    collections.defaultdict collections.deque collections.OrderedDict""".split()
+)
+CALLING = tuple("builtins.map builtins.filter itertools.starmap".split())
 UNPACKED = (
     ": where its arrays fit into memory, `dict(np.load(path))` reads each once, not for every item"
 )
@@ -202,6 +215,20 @@ def files_written_since_built(
     )
 
 
+def may_change_unseen(script: Script, loader: Loader) -> bool:
+    """Whether data sets, or lists and dicts that items read, come to something that nobody follows,
+    which may change them."""
+    shared = _about(Shared, worker_code(script, loader))
+    return may_escape(script, shared.places(), lambda use: _judged(script, use))
+
+
+def _judged(script: Script, use: Usage) -> Answer:
+    node = use.node
+    if use.result is node and is_attribute(node, *CHANGERS) and script.may_be(node, Method):
+        return "keeps a method of"
+    return handed(script, use, (READING, CALLING))
+
+
 def changed_ever(script: Script, loader: Loader) -> str:
     """What items read and is changed outside constructors, whenever that is: it is no longer as its
     class makes it.
@@ -235,7 +262,9 @@ def reads_late_state(script: Script, loader: Loader) -> bool:
         if change.bound:
             if isinstance(holder_of(change.node), ast.Module) and shared.touched(change):  # type: ignore[arg-type]
                 return True
-        elif change.base is not None and not _makes_itself(script, change) and shared.touched(change):
+        elif (
+            change.base is not None and not _makes_itself(script, change) and shared.touched(change)
+        ):
             parts = of_kind(ast.walk(change.base), VARIABLES)
             if any(id(t) in held for n in parts for t in script.values(n)):
                 return True

@@ -45,11 +45,12 @@ WRAPPERS = tuple(f"torch.utils.data.{n}" for n in ("Subset", "ConcatDataset", "r
 
 def describe(interp: Core, found: Values) -> list[Dataset]:
     """The datasets a loader may read, wrappers (Subset, random_split, ConcatDataset) opened."""
-    every = with_contents(ordered(found), _wrapped)
+    every = with_contents(ordered(found), wrapped_datasets)
     return [_describe(interp, t) for t in every if not is_named(t, Ext, WRAPPERS)]
 
 
-def _wrapped(thing: Thing) -> Iterable[Thing]:
+def wrapped_datasets(thing: Thing) -> Iterable[Thing]:
+    """What a ``Subset``, a ``ConcatDataset``, a part of a ``random_split`` is made of."""
     if not is_named(thing, Ext, WRAPPERS):
         return ()
     inner = thing.args.get(0, "dataset") | thing.args.get(0, "datasets")
