@@ -195,6 +195,9 @@ def test_absent_classes(body: str, lines: list[str]) -> None:
         "z = x[:, 0]\nmask = ~torch.isnan(z)\n" + N + ARMS.replace("each", "F.mse_loss(logits[:, 0], z, reduction='none')"),
         "z = x[:, 0]\nmask = z == z\n" + N + ARMS.replace("each", "F.mse_loss(logits[:, 0], z, reduction='none')"),
         "far = float('inf')\n" + N + ARMS.replace("each", "each * far"),
+        # 16 bits
+        "q = torch.sigmoid(logits.half() * 400)[:, 0]\n" + N + ARMS.replace("each", "torch.log(q + 1e-8)"),
+        "q = logits.half()[:, 0]\n" + N + ARMS.replace("each", "(300 * q).square()"),
         "far, near = cut(each)\n" + N + ARMS.replace("each", "far"),
         # a variable that others see
         "global own\n" + N + "if n == 0:\n    return logits.sum() * 0\nown = (each * mask).sum()\nreturn own / n",
@@ -245,6 +248,32 @@ def test_classes_that_are_all_absent(changed: str) -> None:
     assert after == 0
     for name in ("losses", "weights"):
         assert list(map(float, one[name])) == pytest.approx(list(map(float, other[name])))
+
+
+FUNCTION = """\
+def mean_of(each, m):
+    n = m.sum()
+    if n == 0:
+        return each.sum() * 0
+    found = each * m
+    return found.sum() / n
+
+
+class Criterion("""
+TWICE = "return mean_of(each, mask) + mean_of(each, {})"
+
+
+@pytest.mark.parametrize(
+    ("other", "fixed"), [("y == 2", True), ("mask * 0.1", False), ("x[:, 0]", False)]
+)
+def test_functions_that_several_places_call(other: str, fixed: bool) -> None:
+    """What they are given at all of them decides."""
+    text = script(TWICE.format(other)).replace("class Criterion(", FUNCTION)
+    done = apply("loss-item-sync", text)
+    assert done.lines == ["return found.sum() / n.clamp(min=1)"] * fixed
+    (one, _), (two, after) = run_on_both(text), run_on_both(done.text)
+    assert list(map(float, one["losses"])) == list(map(float, two["losses"]))
+    assert (after == 0) is fixed
 
 
 def test_a_count_that_is_read_to_divide_stays() -> None:

@@ -197,6 +197,12 @@ class Finite:
                 return 0 < len(known) == len(made) or self.script.must_be(expr, Tensor)
             case ast.Attribute():
                 return self.script.must_be(expr, Tensor)
+            case ast.Call() if surely(is_module(t) for t in self.script.called(expr)):
+                return surely(
+                    isinstance(t, Tensor) and not t.loss for t in self.script.values(expr)
+                )
+            case ast.BinOp() | ast.Call() if self._is_narrow(expr):
+                return False
             case ast.UnaryOp(operand=inner):
                 return each(inner)
             case ast.BinOp(left=left, op=ast.Pow(), right=right):
@@ -217,10 +223,6 @@ class Finite:
                     for p in items_of(index)
                 )
                 return all(plain) and self.script.must_be(inner, Tensor) and each(inner)
-            case ast.Call() if surely(is_module(t) for t in self.script.called(expr)):
-                return surely(
-                    isinstance(t, Tensor) and not t.loss for t in self.script.values(expr)
-                )
             case ast.Call():
                 name, given = self.script.operation(expr)
                 short, tensors = (
@@ -254,6 +256,10 @@ class Finite:
     def _has_classes(self, given: list[ast.expr]) -> bool:
         """Whether labels are certainly classes that there are: others end the script."""
         return len(given) > 1 and self.script.analysis(Alignment).is_choice(given[1])
+
+    def _is_narrow(self, expr: ast.expr) -> bool:
+        """Whether it may be computed in 16 bits: squares end at 65504, and 1e-8 is 0."""
+        return any(t.dtype == "half" for t in of_kind(self.script.values(expr), Tensor))
 
     def _is_number(self, expr: ast.expr) -> bool:
         return certainly(self.script.values(expr), Const, Num)
