@@ -24,19 +24,17 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import not_none, of_kind, surely, wordset
 from autofast.model.values import Const, Num, Tensor, certainly
-from autofast.ops.families import SIGNS
+from autofast.ops.families import COMBINES, REGROUPING, TRUTHS
 
 T = TypeVar("T")
 Bounds = tuple[float, float]
 ANY: Bounds = (-math.inf, math.inf)
-SHARES = wordset(
-    "softmax sigmoid one_hot eq ne gt ge lt le logical_and logical_or logical_not any all"
-)
+SHARES = TRUTHS | wordset("softmax sigmoid one_hot any all")
 POSITIVE = wordset("relu abs square exp softplus numel size")
 # What gives some of the numbers that it is given first, or means of them.
-SAME = wordset("""float long int double half to detach contiguous view reshape flatten squeeze unsqueeze clone item
-    transpose permute t expand expand_as mean max min amax amin gather index_select cpu cuda type_as""")
-TRUTHS = wordset("eq ne gt ge lt le logical_and logical_or logical_not bool any all")
+SAME = REGROUPING | wordset("""float long int double half to detach clone item t expand expand_as mean max min
+    amax amin gather index_select cpu cuda type_as""")  # fmt: skip
+ASKED = TRUTHS | wordset("bool any all")
 INFINITE = wordset("inf infinity nan")
 KEPT = wordset("float long int double to item detach sum view reshape flatten squeeze unsqueeze")
 SMOOTH = wordset("""relu abs square softplus sum tanh logsigmoid log_softmax clamp clip clamp_min
@@ -46,11 +44,6 @@ CLASSES = ("cross_entropy", "nll_loss")
 LOSSES = frozenset(CLASSES) | wordset("""mse_loss l1_loss smooth_l1_loss huber_loss
     binary_cross_entropy_with_logits""")  # fmt: skip
 CLAMPS = wordset("clamp clip clamp_min clamp_max")
-COMBINED: dict[str, Callable[[float, float], float]] = {
-    "+": float.__add__,
-    "-": float.__sub__,
-    "*": float.__mul__,
-}
 DEEP = 25
 
 
@@ -112,8 +105,7 @@ class Finite:
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 low = min(self.bounds(left)[0], self.bounds(right)[0])
                 return (0.0, math.inf) if low >= 0 else ANY
-            case ast.BinOp(left=left, op=sign, right=right) if SIGNS.get(type(sign)) in COMBINED:
-                combine = COMBINED[SIGNS[type(sign)]]
+            case ast.BinOp(left=left, op=sign, right=right) if combine := COMBINES.get(type(sign)):
                 ends = product(self.bounds(left), self.bounds(right))
                 found = [n for n in (combine(a, b) for a, b in ends) if not math.isnan(n)]
                 return (min(found), max(found)) if len(found) == 4 else ANY
@@ -166,9 +158,7 @@ class Finite:
             case ast.Call():
                 name, given = self.script.operation(expr)
                 short = last_part(name)
-                return short in TRUTHS or (
-                    short in kept and bool(given) and self.is_whole(given[0])
-                )
+                return short in ASKED or (short in kept and bool(given) and self.is_whole(given[0]))
         return False
 
     def of(self, expr: ast.expr, but: frozenset[ast.expr] = frozenset()) -> bool:
@@ -229,7 +219,7 @@ class Finite:
                     last_part(name),
                     [e for e in given if self.script.may_be(e, Tensor)],
                 )
-                if short in TRUTHS:  # without gradients
+                if short in ASKED:  # without gradients
                     return True
                 if short in ("log", "sqrt", "rsqrt") and given:
                     return self.bounds(given[0])[0] > 0 and each(given[0])

@@ -18,12 +18,19 @@ OF_SEQUENCES = (*PAIRED, "Transformer")
 REGROUPING = frozenset(
     "view reshape flatten unsqueeze squeeze permute transpose contiguous".split()
 )
+# Truths, place by place.
+TRUTHS = frozenset("eq ne gt ge lt le logical_and logical_or logical_not".split())
 # Python's operators, and the methods that do the same.
 SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 COMPARED: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
 }  # fmt: skip
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+COMBINES: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
 COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

@@ -14,9 +14,7 @@ finite, with finite gradients.
 from __future__ import annotations
 
 import ast
-import operator
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -30,7 +28,7 @@ from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import block_of, is_elif, nodes_in
 from autofast.ops import is_pointwise
-from autofast.ops.families import SIGNS
+from autofast.ops.families import COMBINES, SIGNS
 from autofast.rule import Effect, Refusal
 from autofast.techniques.syncs.absent import Skipped
 from autofast.techniques.syncs.counted import CASTS, Counted, check_plain, leaves
@@ -38,11 +36,6 @@ from autofast.techniques.syncs.counted import CASTS, Counted, check_plain, leave
 REDUCED = wordset("sum mean")
 ZEROS = wordset("zeros zeros_like new_zeros")
 MOVES = wordset("to cuda cpu")
-COMBINED: dict[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-}
 
 
 def without_branch(script: Script, branch: ast.AST) -> tuple[Edits, Effect]:
@@ -144,8 +137,8 @@ class _Arms:
                 if right not in self.divisors:
                     self.divisors.append(right)
                 return self.value(left, rng)
-            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in COMBINED:
-                return COMBINED[type(sign)](self.value(left, rng), self.value(right, rng))
+            case ast.BinOp(left=left, op=sign, right=right) if combine := COMBINES.get(type(sign)):
+                return combine(self.value(left, rng), self.value(right, rng))
             case ast.Call(func=ast.Attribute(value=inner, attr="clamp")):
                 least = literal_of(keyword_of(expr, "min") or next(iter(expr.args), None))
                 if isinstance(least, (int, float)) and self.counted.is_count(inner):

@@ -35,6 +35,7 @@ from autofast.model.values import (
     is_on_device,
     names_of,
 )
+from autofast.ops.families import TRUTHS
 from autofast.rule import Finding
 from autofast.techniques.syncs.branches import without_branch
 from autofast.techniques.syncs.code_motion import moved_with, moves
@@ -60,7 +61,7 @@ LOOKED_AT = (*TESTS, ast.Subscript, ast.BinOp)
 SHAPED = wordset("flatten view reshape squeeze unsqueeze detach")
 MOST_NAMES = 8  # followed behind a mask
 SPREAD = ("expand", "expand_as", "broadcast_to", "as_strided", "unfold")  # one memory for many
-MASKS = wordset("bool isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not")
+MASKS = TRUTHS | wordset("bool isnan isinf isfinite")
 
 
 @dataclass(frozen=True)
