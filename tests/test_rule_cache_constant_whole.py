@@ -213,6 +213,14 @@ def test_left_alone(text: str, train: str) -> None:
     assert not found.fixes and not found.advice
 
 
+@pytest.mark.parametrize("library", ["random", "mixed"])
+def test_what_chooses_of_a_list_for_items(library: str) -> None:
+    """Another library's function of the same name may change what it is given."""
+    train = TRAIN.replace("range(3):\n", f"range(3):\n    {library}.sample(KINDS, 2)\n")
+    text = WORDS.replace("class Words", f"import {library}\n\n\nclass Words", 1)
+    assert bool(changed(text, train).fixes) is (library == "random")
+
+
 def test_what_is_remembered_needs_no_workers() -> None:
     """Workers that start anew in each epoch would forget it."""
     text = HEAD + WORDS + TRAIN.replace("batch_size=4, shuffle", "batch_size=256, shuffle")

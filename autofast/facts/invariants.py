@@ -5,9 +5,11 @@ lives: made of constants and of what the constructor alone has set, by functions
 from __future__ import annotations
 
 import ast
+import re
 from itertools import takewhile
 
 from autofast.facts.arrays import array_origins, held_under
+from autofast.facts.host_io import name_of
 from autofast.flow.callgraph import MADE, CallGraph, Function
 from autofast.flow.effects import Effects
 from autofast.flow.memory import Memory, asks_in_place, renames
@@ -99,7 +101,8 @@ DEFAULTS = wordset(
 )
 # By which a tensor is written to, or gets gradients that add up.
 WRITABLE = wordset("numpy data requires_grad requires_grad_ retain_grad set_")
-CHOOSING = wordset("choice choices sample")
+# What chooses of a list, and leaves it as it is: by the module, or a generator of its own.
+CHOOSING = re.compile(r"(numpy\.)?random\.(\w+\.)?(choice|choices|sample)")
 DEEPEST = 6  # functions that call one another
 
 
@@ -469,8 +472,8 @@ class Held(ReadOnly):
         return super().judge(use, context)
 
     def given(self, use: Usage, callee: Thing, context: None) -> Answer:
-        if isinstance(callee, (Ref, Method)) and last_part(callee.name) in CHOOSING:
-            return Verdict.STOPS if self._is_flat(use.expr) else self.lost(use)
+        if self._is_flat(use.expr) and CHOOSING.fullmatch(name_of(callee)):
+            return Verdict.STOPS
         return Verdict.ENTERS if isinstance(callee, Cls) else super().given(use, callee, context)
 
     def _is_flat(self, expr: ast.expr) -> bool:
