@@ -163,6 +163,7 @@ def test_absent_classes(body: str, lines: list[str]) -> None:
     "body",
     [
         # a weight between 0 and 1 is no count
+        "m = mask * 0.3\n" + N.replace("mask", "m") + f"if n >= 1:\n    loss = (each * m).mean()\nelse:\n    loss = logits.sum() * 0\nreturn loss",
         "mask = mask * 0.1\n" + N + f"if n > 0:\n    {MEAN}\nelse:\n    loss = logits.sum() * 0\nreturn loss",
         # the arms differ
         N + f"if n > 0:\n    {MEAN}\nelse:\n    loss = logits.sum()\nreturn loss",
@@ -225,6 +226,8 @@ def test_branches_that_decide(body: str) -> None:
         # gradients of 0, where there were none
         ("torch.softmax(logits, 1)", "torch.softmax(head(x), 1)"),
         ("return each.mean() + ", "return "),
+        # some that do not add up to 1
+        ("(y == c).float()\n    if t.sum() == 0", "(y == c).float() * 0.3\n    if t.sum() < 1"),
         # it begins as something else
         ("dice, n = 0., 0", "dice, n = 1., 0"),
         ("dice, n = 0., 0", "dice, n = 0., 1"),

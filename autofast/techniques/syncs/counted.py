@@ -47,17 +47,20 @@ class Counted:
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 found = cls.of(script, inner)
                 return cls(script, found.count, found.mask, not found.some)
-            case ast.Compare(left=left, ops=[sign], comparators=[edge]):
-                of_some = literal_of(edge) == SOME.get(type(sign), "")
-                if not of_some and literal_of(edge) != NONE.get(type(sign), ""):
+            case ast.Compare(left=left, ops=[sign], comparators=[side]):
+                edge, count = literal_of(side), unread(left)
+                some = edge == SOME.get(type(sign), "")
+                if not some and edge != NONE.get(type(sign), ""):
                     raise Refusal
-                some, count = of_some, unread(left)
             case _:
-                some, count = True, unread(test)
+                edge, some, count = 0, True, unread(test)
         made = script.analysis(Flow).value(count) or count
         (name, given), *_ = [*map(script.operation, of_kind([made], ast.Call)), ("", [])]
         counts = last_part(name) in COUNTS and len(given) == 1 and script.must_be(count, Tensor)
-        if not counts or script.analysis(Finite).bounds(given[0])[0] < 0:
+        finite = script.analysis(Finite)
+        if not counts or finite.bounds(given[0])[0] < 0:
+            raise Refusal
+        if edge and not finite.is_whole(given[0]):  # weights add up to less than 1
             raise Refusal
         return cls(script, count, bare(given[0]), some)
 
