@@ -163,7 +163,7 @@ def test_absent_classes(body: str, lines: list[str]) -> None:
     "body",
     [
         # a weight between 0 and 1 is no count
-        "m = mask * 0.3\n" + N.replace("mask", "m") + f"if n >= 1:\n    loss = (each * m).mean()\nelse:\n    loss = logits.sum() * 0\nreturn loss",
+        "m = mask * 0.3\n" + N.replace("mask", "m") + "if n >= 1:\n    loss = (each * m).mean()\nelse:\n    loss = logits.sum() * 0\nreturn loss",
         "mask = mask * 0.1\n" + N + f"if n > 0:\n    {MEAN}\nelse:\n    loss = logits.sum() * 0\nreturn loss",
         # the arms differ
         N + f"if n > 0:\n    {MEAN}\nelse:\n    loss = logits.sum()\nreturn loss",
