@@ -228,3 +228,13 @@ def test_what_is_remembered_needs_no_workers() -> None:
     both = apply("cache-constant num-workers", text, min_gain=0.006)
     assert [n for n in both.lines if "lru_cache" in n] == CACHED and "workers" not in both.text
     assert "num_workers=" in apply("num-workers", text, min_gain=0.006).text
+
+
+@pytest.mark.parametrize(("most", "small"), [(1000, True), (1100, False)])
+def test_items_are_small_by_their_sizes(most: int, small: bool) -> None:
+    """A million of the largest take 8 GB: what is larger is told only."""
+    words = WORDS.replace("for _ in range(16)], 4)", f"for _ in range(16)], {most})")
+    text = HEAD + words + TRAIN.replace("Linear(4, 3)", f"Linear({most}, 3)")
+    found = apply("cache-constant", text)
+    assert ("lru_cache" in found.text) is small
+    assert run(found.text)["losses"] == run(text)["losses"]

@@ -20,7 +20,7 @@ from autofast.model.source import function_of, outwards
 from autofast.model.syntax import SEQUENCES, is_attribute
 from autofast.model.values import Bound, Const, Func, Num, Seq, certainly, of_kind
 
-NUMBERS = 4096  # of an item, whatever it is made of: 32 kB
+NUMBERS = 1024  # of an item, whatever it is made of: 8 kB, of a million items 8 GB
 EACH = 32  # for each part of it: a letter, a word, an edge; 256 bytes at the most
 TOO_MANY = NUMBERS + 1
 MAKING = wordset("zeros ones full empty")
