@@ -41,7 +41,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(
             part.node,
             "reads the same files in each epoch"
-            if part.advice
+            if part.advice and not part.whole
             else "makes the same of an item in each epoch",
             edits=part.edits if asked else (),
             advice="" if asked else part.advice,

@@ -138,6 +138,7 @@ def test_told_only(text: str, train: str) -> None:
     run(HEAD + text + train)
     found = changed(text, train)
     assert not found.fixes and "in a list that the constructor fills" in found.advice
+    assert any("makes the same of an item" in f.message for f in found.findings)
 
 
 @pytest.mark.parametrize(
