@@ -634,3 +634,64 @@ def test_files_take_their_time_by_their_kind(
     )
     script = read(tmp_path, text.format(model=RESNET, side="9", workers="2"))
     assert least <= making(script, script.loaders[0], 1) <= most
+
+
+HELPED = """
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from torchvision import datasets, transforms
+
+to_tensor = transforms.Compose([transforms.Resize(28), transforms.ToTensor()])
+
+
+class Pictures(Dataset):
+    def __init__(self, names):
+        self.names = names
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, i):
+        return to_tensor(Image.open(self.names[i]).convert("L")), 0
+
+
+def moved(tensor):
+    return tensor.cuda() if torch.cuda.is_available() else tensor
+
+
+def main():
+    names = [line.strip() for line in open("names.txt")]
+    digits = datasets.MNIST("data", transform=transforms.ToTensor())
+    first = DataLoader(digits, batch_size=64, shuffle=True)
+    other = DataLoader(Pictures(names), batch_size=64, shuffle=True)
+    model = nn.Sequential(nn.Conv2d(1, 64, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10))
+    model(torch.zeros(1, 1, 28, 28))
+    if torch.cuda.is_available():
+        model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(20):
+        for loader in (first, other):
+            for x, y in loader:
+                loss = nn.functional.cross_entropy(model(moved(x)), moved(y))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_copy_of_several_loaders_counts_on_those_that_get_workers() -> None:
+    """MNIST becomes tensors, which need no workers: its own process would pin the batches. The
+    pictures get workers, and pinned batches: all in one rewrite (``apply`` tries a second one).
+    """
+    rules = "batched-dataset num-workers pin-memory non-blocking"
+    done = apply(rules, HELPED, min_gain=0.01)
+    assert "tensor.cuda(non_blocking=True)" in done.text
+    assert done.text.count("pin_memory=") == 1
+    pictures = done.text[done.text.index("DataLoader(Pictures") :]
+    assert "pin_memory=" in pictures[: pictures.index("model")]

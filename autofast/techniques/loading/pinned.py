@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 
 from autofast.facts.loaders import (
@@ -25,8 +26,10 @@ from autofast.model.source import at
 from autofast.model.values import Ext, Inst, Ref, Tensor, Thing, is_on_device
 from autofast.read.requirements import rules_out
 from autofast.rule import Options
+from autofast.techniques.loading.few_workers import why_none
 from autofast.techniques.loading.resident import remaining_loaders
 from autofast.write.arguments import Home, place_for_argument
+from autofast.write.worker_helper import Helped
 
 GRAPHS, SINCE = "torch-geometric", (1, 7)  # since when its batches have pin_memory()
 
@@ -58,19 +61,23 @@ def pinning_place(script: Script, options: Options, things: Sequence[Thing]) -> 
         return True
     able = pinnable(script, options) if options.decides(Pinned) else []
     calls = [x.node for x in able]
-    for loader in sorted((x for x in able if x in mine), key=_seldomness):
+    rank = functools.partial(_seldomness, script, options)
+    for loader in sorted((x for x in able if x in mine), key=rank):
         home = written_off(loader) or place_for_argument(script, loader.args, "pin_memory", calls)
         if not isinstance(home, str):
             return home.node
     return False
 
 
-def _seldomness(loader: Loader) -> tuple[bool, bool, bool]:
+def _seldomness(script: Script, options: Options, loader: Loader) -> tuple[bool, bool, bool, bool]:
     """Loaders that are trained with come first, and those that are gone through once, or whose
-    batches the process that waits for them would pin itself, come last.
+    batches the process that waits for them would pin itself, come last: most of all those that
+    get no workers either.
     """
     repeated = any(use.repeated for use in loader.uses)
-    return not loader.trains, not repeated, has_no_workers(loader)
+    alone = has_no_workers(loader)
+    stays = alone and (not options.decides(Helped) or bool(why_none(script, loader)))
+    return not loader.trains, not repeated, alone, stays
 
 
 def is_given(loader: Loader) -> bool:
