@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import pytest
@@ -2900,6 +2901,55 @@ def test_acting_that_may_train(old: str, new: str) -> None:
     assert f"no_grad():\n    {ACT}" not in done.text
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        # nobody wants what a helper gives, either
+        ("losses += [loss", "mean = actor.get_action(states)[0].mean()\n    losses += [mean.item(), loss"),
+        (ACT, f"    if step > 1:\n    {ACT}    else:\n        action = torch.zeros(1, 2)\n"),
+        (".detach().cpu()", ".cpu().data"),
+        # it is kept, and set anew by the pass that is trained
+        ("        drawn = normal.rsample()\n", "        drawn = self.last = normal.rsample()\n"),
+    ],
+)  # fmt: skip
+def test_acting_in_a_loop_that_trains_the_same_method(old: str, new: str) -> None:
+    done = check(SOFT.replace(old, new), "with torch.inference_mode():")
+    assert re.search(rf"torch.inference_mode\(\):\n +{re.escape(ACT.strip())}", done.text)
+
+
+BESIDE = """\
+class Agent:
+    def __init__(self, model):
+        self.model = model
+
+    def act(self, obs):
+        {}
+        return action.detach()
+
+
+agent = Agent(actor)
+"""
+
+
+@pytest.mark.parametrize(
+    ("act", "more", "fits"),
+    [
+        ("action = self.model.get_action(obs[None])[0]", "0", True),
+        ("action = self.kept = self.model.get_action(obs[None])[0]", "agent.kept.sum()", False),
+        ("action = self.model.get_action(obs[None])[0]", "locals()['action'].sum()", False),
+        ("action = self.model.get_action(obs[None])[0]", "agent.act(obs).sum()", True),
+    ],
+)
+def test_agents_that_act_beside_the_training(act: str, more: str, fits: bool) -> None:
+    text = SOFT.replace("for step in range(6)", f"{BESIDE.format(act)}\n\nfor step in range(6)")
+    text = text.replace(ACT, "    action = agent.act(obs)\n")
+    text = text.replace("    loss = (alpha", f"    loss = {more} + (alpha")
+    done = apply("no-grad-eval", text)
+    assert ("        action = agent.act(obs)" in done.text) is fits
+    assert run(text)["losses"] == run(done.text)["losses"]
+
+
 def test_an_evaluation_whose_result_trains() -> None:
     text = SOFT.replace("total += float(seen.sum())", "total = total + action.sum()")
     text = text.replace("losses.append(evaluate(actor))", "kept.append(evaluate(actor))")
@@ -2947,6 +2997,12 @@ def test_an_evaluation_beside_a_loss_without_a_network() -> None:
     """
     done = check(in_env(), "@torch.no_grad()")
     assert "@torch.no_grad()\ndef evaluate(actor):" in done.text
+
+
+def test_what_a_loss_is_computed_of_may_be_a_number_that_was_read() -> None:
+    text = in_env().replace("log_prob - 2.0", "log_prob + entropy")
+    entropy = "entropy = -torch.prod(actor.mean.weight.sum() * torch.ones(2)).item()\n"
+    check(text.replace("alpha, losses", f"{entropy}alpha, losses"), "@torch.no_grad()")
 
 
 @pytest.mark.parametrize(

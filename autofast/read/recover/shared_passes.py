@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from autofast.flow.callgraph import code_of
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow
+from autofast.flow.reflection import namespace_calls
 from autofast.flow.scopes import is_local
 from autofast.flow.scratch import hands_on
 from autofast.model.calls import is_augmented, is_method, receiver_of
@@ -30,7 +31,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.read.recover.backward_needs import Wanted
+from autofast.read.recover.backward_needs import Wanted, is_wanted
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
@@ -58,7 +59,8 @@ def apart_passes(
             shared |= {f.code for f in before}
     shared |= {f.code for stack in backwards for f in stack}
     for site, occurrence, at in found:
-        if (place := _place(occurrence.stack[at:], shared)) is not None:
+        rest = occurrence.stack[at:]
+        if (place := _place(rest, shared) or _unwanted(script, rest)) is not None:
             yield site, occurrence, *place
 
 
@@ -87,6 +89,17 @@ def _place(rest: Stack, shared: Nodes) -> Said | None:
     return None
 
 
+def _unwanted(script: Script, rest: Stack) -> Said | None:
+    """The statement of the first call whose result no backward wants, as that of an action which an
+    environment gets.
+    """
+    calls = [f.node for f in rest if isinstance(f, CallFrame) and isinstance(f.node, ast.Call)]
+    whole = [c for c in calls if isinstance(statement_of(c), WHOLE)]
+    told = (c for c in whole if not namespace_calls(function_of(c)))
+    call = next((c for c in told if not script.of_node(is_wanted, c)), None)
+    return (statement_of(call), "statement") if call is not None else None
+
+
 def keeps_gradients(script: Script, region: Region, backwards: list[Stack]) -> bool:
     """Whether something that carries a gradient may be used after the region: by a variable, a
     container, an attribute or a result.
@@ -97,12 +110,13 @@ def keeps_gradients(script: Script, region: Region, backwards: list[Stack]) -> b
         for part in nodes_in(statement, ast.Name)
         if is_stored(part) and function_of(part) is region.scope
     ]
-    flow = script.analysis(Flow)
+    flow, wanted = script.analysis(Flow), Wanted(script)
     for name in names:
         if not is_local(name) and not isinstance(region.scope, ast.Module):
             return True
         uses = flow.definitions(name).uses_of(name)
-        if any(_carries(script, use) for use in uses if not region.holds(use)):
+        later = [u for u in uses if not region.holds(u) and _carries(script, u)]
+        if any(wanted.follow(use, ()) for use in later):
             return True
     if keeps_inside(script, region, backwards, {n.id for n in names}):
         return True

@@ -72,6 +72,8 @@ def _is_of_numbers(script: Script, loss: ast.expr | None) -> bool:
     """
     todo = [loss] if loss is not None else []
     for part in each_once(todo):
+        if are_numbers(script.values(part)):
+            continue  # `entropy.item()`, whatever it was read of
         made = [d.value for d in script.analysis(Flow).reaching(part)]
         match part:
             case ast.Name() if made and None not in made:
@@ -82,9 +84,9 @@ def _is_of_numbers(script: Script, loss: ast.expr | None) -> bool:
                 script.must_be(tensor, Tensor) and op(f".{name}") is not None and name != "detach"
             ):
                 todo += [tensor, *arguments_of(part)]
-            case _ if not are_numbers(found := script.values(part)):
+            case _:
                 plain = isinstance(part, VARIABLES) or is_method(part, "detach")
-                if not surely(_has_no_pass(t, plain) for t in found):
+                if not surely(_has_no_pass(t, plain) for t in script.values(part)):
                     return False
     return loss is not None
 
