@@ -358,6 +358,116 @@ def test_what_a_model_hands_through_is_never_cast(returns: str, use: str):
         assert len(trained(done.text)["losses"]) == 6
 
 
+RESTORES = """
+import json
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+rows = json.loads(str(torch.randn(96, 8).tolist()))
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 96
+
+    def __getitem__(self, i):
+        return torch.as_tensor(rows[i]), torch.randn(8)
+
+
+class First(nn.Module):
+    def forward(self, x):
+        return x.argmax(1, keepdim=True)
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c = nn.Sequential(nn.Linear(8, 512), nn.ReLU(), nn.Linear(512, 8))
+
+    def forward(self, x):
+        h = self.c(x)
+        return self.c(h) + x
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Sequential(nn.Linear(8, 3200), nn.ReLU(), nn.Linear(3200, 8))
+        self.twice = Twice()
+        self.first = nn.Sequential(nn.Linear(8, 8), First())
+
+    def forward(self, x):
+        h = self.a(x)
+        {returns}
+
+
+def charbonnier(x, y):
+    diff = x - y
+    return torch.sqrt(diff * diff + 1e-6).mean()
+
+
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for x, y in DataLoader(Rows(), batch_size=16):
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    out = model(x)
+    loss = sum([charbonnier(out[j], y) for j in range(len(out))])
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+model.eval()
+for x, y in DataLoader(Rows(), batch_size=16):
+    x, y = x.to(device), y.to(device)
+    with torch.no_grad():
+        out = model(x)
+    losses.append((out[0] - y).square().mean().item())
+"""
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        "return [x + self.a(x), h]",
+        "return [x - h, h]",
+        "return [self.twice(x), h * x]",
+        "g = h\n        g = x * g\n        return [g, h]",
+    ],
+)
+def test_arithmetic_with_a_layers_output_is_floats(returns: str) -> None:
+    """Images plus what a network adds to them become fp32 part by part, and the loss is computed
+    from that, also where an evaluation makes no gradients of them.
+    """
+    text = RESTORES.replace("{returns}", returns)
+    old = trained(text)["losses"]
+    for target in ("cuda", "cpu"):
+        done = amp(text, rules="autocast", target=target)
+        assert "out = [part.float() for part in model(x)]" in done.lines, done.refusals
+        assert "charbonnier" not in "".join(done.lines)
+        assert close(old, trained(done.text)["losses"])
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        "return [x, h]",
+        "return [x + 1, h]",
+        "return [x + self.first(x), h]",
+        "return [x + h.argmax(1, keepdim=True), h]",
+        "return [x + h.to(x.dtype), h]",
+        "if len(x) > 99:\n            h = x\n        return [x + h, h]",
+        "return [x // h, h]",
+    ],
+)
+def test_what_may_be_integers_all_the_same_is_not_cast(returns: str) -> None:
+    done = amp(RESTORES.replace("{returns}", returns), rules="autocast")
+    assert "part.float()" not in done.text
+
+
 APART = """
 def apart(e):
     squares = (e * e).sum(1)

@@ -392,3 +392,53 @@ def test_fields_of_a_dataclass_whose_keys_are_computed(tmp_path: Path) -> None:
     for other in ("cfg.name", "cfg.deep"):
         found = shown(read(tmp_path, text.replace("{what}", other)))
         assert any(isinstance(t, Unknown) for t in found)
+
+
+@pytest.mark.parametrize(
+    ("declared", "known"),
+    [
+        ('"--n", type=int, default=4', True),
+        ('"--n", type=float, default=0.5, help="how much"', True),
+        ('"n", type=int, default=2 * 2, choices=[2, 4]', True),
+        ('"--n", type=int', False),
+        ('"--n", type=int, default=None', False),
+        ('"--n", type=int, default=4, nargs="?"', False),
+        ('"--n", type=lambda s: None if s == "no" else int(s), default=4', False),
+        ('"--n", type=int, default=4, action=Choose', False),
+        ('"--n", default=4', False),
+        ('"--n", type=int, default=4, **more', False),
+    ],
+)
+def test_options_of_numbers_are_never_none(declared: str, known: bool, tmp_path: Path) -> None:
+    """Only where neither the default nor the command line can say None."""
+    add = f"from other import Choose, more\nparser.add_argument({declared})\n"
+    found = shown(
+        read(tmp_path, f"{ARGPARSE}{add}probe.show(parser.parse_args().n is not None)")
+    )
+    assert (found == {Const(True)}) is known
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("\nargs =", "\nparser.set_defaults(n=None)\nargs ="),
+        ("probe.show(", "if probe.maybe():\n    args.n = None\nprobe.show("),
+        ("argparse.ArgumentParser()", "jsonargparse.ArgumentParser()"),
+        ("argparse.ArgumentParser()", "Parser()"),
+    ],
+)
+def test_what_else_may_make_an_option_none(old: str, new: str, tmp_path: Path) -> None:
+    text = """
+import argparse, jsonargparse, probe
+class Parser(argparse.ArgumentParser):
+    def parse_args(self):
+        args = super().parse_args()
+        args.n = None
+        return args
+parser = argparse.ArgumentParser()
+parser.add_argument("--n", type=int, default=4)
+args = parser.parse_args()
+probe.show(args.n is not None)
+"""
+    assert shown(read(tmp_path, text)) == {Const(True)}
+    assert shown(read(tmp_path, text.replace(old, new, 1))) != {Const(True)}

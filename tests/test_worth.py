@@ -168,6 +168,49 @@ def test_what_a_larger_network_saves(tmp_path: Path) -> None:
     assert 0.3 < found.saved(0.4, 0.4, 0.5) < 0.7
 
 
+CRITIC = """
+critic = nn.Sequential(nn.Linear(10, 500), nn.ReLU(), nn.Linear(500, 500), nn.Linear(500, 2)).to(device)
+encoder, other = model, Net().to(device)
+for epoch in range(1400):
+    for images, labels in train_loader:
+        images, labels = images.to(device), labels.to(device)
+        source = encoder(images)
+        target = other(images)
+        {both}
+        optimizer.zero_grad()
+        loss = F.cross_entropy(critic({given}), labels[:1].expand(len(both)))
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("both", "given", "rows"),
+    [
+        ("both = torch.cat((source, target), 0)", "both.detach()", 128),
+        ("both = torch.cat([source, target])", "both", 128),
+        ("both = source.detach()", "both", 64),
+        ("both = target", "other(images)", 64),
+        ("both = torch.cat((source, target), dim=1)", "both.view(-1, 10)", 4096),
+        ("both = source.repeat(30, 1)", "both", 4096),
+        ("both = torch.cat((source, mix(target)), 0)", "both", 4096),
+        ("both = source if epoch else target.repeat(30, 1)", "both", 4096),
+    ],
+)
+def test_what_other_networks_give(tmp_path: Path, both: str, given: str, rows: int) -> None:
+    """A network that is given what others make of a batch takes as many rows; where that is not
+    followed, many more.
+    """
+    text = LONG[: LONG.index("for epoch")] + CRITIC.replace("{both}", both).replace(
+        "{given}", given
+    )
+    found = estimate(tmp_path, text)
+    assert isinstance(found, Estimate)
+    networks = 3 * 2 * 64 * (9216 * 128 + 1280) * (2 if "other(images)" not in given else 3)
+    critic = 3 * 2 * (5000 + 500 * 500 + 1000) * rows
+    assert found.products == pytest.approx((networks + critic) / 12e12, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -5,18 +5,29 @@ run under autocast.
 from __future__ import annotations
 
 import ast
+from itertools import takewhile
 
 from autofast.facts.forwards import Region
 from autofast.flow.positions import nodes_of
-from autofast.model.calls import arguments_of
-from autofast.model.several import any_in, grouped
-from autofast.model.source import parent_of, statement_of
-from autofast.model.syntax import SIMPLE
+from autofast.model.calls import arguments_of, short_name
+from autofast.model.several import all_of, any_in, any_of, grouped, wordset
+from autofast.model.source import ancestors, parent_of, statement_of
+from autofast.model.syntax import PAUSES, SEQUENCES, SIMPLE
+from autofast.ops.families import REGROUPING
+
+# What has run, with all in it, when the statement around it ends.
+WITHIN = (
+    *SEQUENCES,
+    *(ast.ListComp, ast.comprehension, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp, ast.IfExp),
+    *(ast.Subscript, ast.Attribute, ast.Starred),
+)
+# Of what the list is made, and what is made of it.
+PLAIN = wordset("cat stack split chunk list tuple range len zip enumerate append extend")
 
 
 def forwards_alone(region: Region) -> list[Region]:
     """A region for each statement with forward passes: the statement, where it only binds the
-    result, else the calls, taken out of it.
+    result or makes a list of them, else the calls, taken out of it.
 
     The statements may stand in functions that the region calls. Empty where a call does not run
     first in its statement.
@@ -37,7 +48,9 @@ def forwards_alone(region: Region) -> list[Region]:
             is_forward_only=True,
         )
         if made.hoisted and not _come_first(stmt, together):
-            return []
+            if not all(_runs_within(stmt, call, calls) for call in together):
+                return []
+            made.hoisted = []
         found.append(made)
     return found
 
@@ -48,6 +61,21 @@ def _is_inside_another(call: ast.Call, calls: list[ast.Call]) -> bool:
 
 def _only_binds(stmt: ast.stmt, calls: list[ast.Call]) -> bool:
     return isinstance(stmt, (ast.Assign, ast.AnnAssign)) and stmt.value is calls[0]
+
+
+def _runs_within(stmt: ast.stmt, call: ast.Call, calls: list[ast.Call]) -> bool:
+    """Whether a call in the list that a simple statement builds has run when that ends, and the
+    statement computes nothing else: ``return torch.cat([net(part) for part in parts])``.
+    """
+    around = list(takewhile(lambda n: n is not stmt, ancestors(call)))
+    others = (n for n in ast.walk(stmt) if isinstance(n, ast.Call) and n not in calls)
+    return (
+        isinstance(stmt, SIMPLE)
+        and any_of(around, ast.ListComp)
+        and all_of(around, *WITHIN)
+        and not any_of(ast.walk(stmt), *PAUSES, ast.MatMult)
+        and all(short_name(n.func) in REGROUPING | PLAIN for n in others)
+    )
 
 
 def _come_first(stmt: ast.stmt, calls: list[ast.Call]) -> bool:

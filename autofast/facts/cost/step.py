@@ -19,7 +19,8 @@ from autofast.facts.cost.network import Network
 from autofast.facts.cost.run_counts import Often
 from autofast.facts.cost.shapes import TRAINED, Shape, Unsized, Work
 from autofast.flow.frequency import Frequency, frequency, is_rare
-from autofast.flow.program import graph_of
+from autofast.flow.program import Flow, graph_of
+from autofast.model.calls import is_method, keyword_of, literal_of, spread_out
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
@@ -34,7 +35,7 @@ from autofast.model.events import (
 from autofast.model.names import last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
-from autofast.model.several import all_known, any_in, not_none, wordset
+from autofast.model.several import all_known, any_in, not_none, one, wordset
 from autofast.model.source import Nodes, at, statement_of
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Ext, Tensor, Thing, of_kind
@@ -48,6 +49,8 @@ HEAVY = wordset("""matmul mm bmm einsum baddbmm addmm cdist tensordot linear bil
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""")
 MULTIPLY = HEAVY | {"forward", "call_object"}
 Product = tuple[ast.AST, str, Thing | None, Stack]  # a place, its operation, its layer, the way
+Sized = tuple[Shape, int]  # of an item, and how many there are
+DEEP = 8
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -141,6 +144,7 @@ class Cost(Often):
     def __init__(self, script: Script):
         super().__init__(script)
         self._estimates: dict[Machine, Estimate | str] = {}
+        self._given: dict[int, Sized] = {}  # by the network, in the step that is looked at
 
     def estimate(self, target: str = "cuda") -> Estimate | str:
         """The step that costs most on the device; why it is not known where one is not."""
@@ -193,6 +197,7 @@ class Cost(Often):
 
     def _step(self, step: Step, on: Machine, rows: int) -> Estimate:
         total = Work()
+        self._given.clear()
         passes = [(s, o) for s, o in _passes(step) if self._is_in(s.node, step)]
         if not passes:
             raise Unsized("what runs in a step is not known")
@@ -200,9 +205,9 @@ class Cost(Often):
             isinstance(f, LoopFrame) for _, o in passes for f in below(o.stack, step.loop)
         ):
             raise Unsized("how often a loop in the step turns is not known")
-        for _, occurrence in passes:
+        for site, occurrence in passes:
             assert occurrence.this is not None
-            work, batch = self._pass(occurrence.this, occurrence, rows)
+            work, batch = self._pass(occurrence.this, site.node, occurrence, rows)
             total.add(work, batch)
         kernels = total.kernels + UPDATE * max(1, len(step.updates)) + 2 * len(step.losses)
         return Estimate(
@@ -267,7 +272,9 @@ class Cost(Often):
         return {d.getitem for d in datasets if d.getitem is not None}
 
     # ------------------------------------------------------------------------ passes through models
-    def _pass(self, thing: Thing, occurrence: Occurrence, rows: int) -> tuple[Work, int]:
+    def _pass(
+        self, thing: Thing, call: ast.AST, occurrence: Occurrence, rows: int
+    ) -> tuple[Work, int]:
         """What a pass costs for each item of a batch, and how many there are; ``rows`` of an item
         whose shape is not known.
         """
@@ -277,17 +284,40 @@ class Cost(Often):
         batch = max(all_known(sizes), default=0)
         batch = batch or self.named
         tried: list[Shape] = not_none(shapes) if batch and len(shapes) == 1 else []
+        if not found and (made := self._of_others(call)) is not None:
+            tried, batch = [made[0]], made[1]
         for shape in (*tried, Shape(None, (rows if batch else 1,))):
             with suppress(Unsized):  # what comes to it may have another shape than a loader gives
-                return self._through(thing, shape), batch or BATCH
-        return self._through(
-            thing, Shape(None, self._square(thing)) if batch else Shape(None)
-        ), batch
+                return self._through(thing, shape, batch or BATCH)
+        square = Shape(None, self._square(thing)) if batch else Shape(None)
+        return self._through(thing, square, batch)
 
-    def _through(self, thing: Thing, shape: Shape) -> Work:
+    def _of_others(self, call: ast.AST) -> Sized | None:
+        """What comes to a network of those that the step has come through before, and how many
+        items; None where that is not known.
+        """
+        given = call.args if isinstance(call, ast.Call) and not call.keywords else []
+        return self._sized(given[0]) if len(given) == 1 else None
+
+    def _sized(self, expr: ast.expr, depth: int = 0) -> Sized | None:
+        """``torch.cat((net(a), net(b)), 0).detach()`` has the items of two batches."""
+        value = self.script.analysis(Flow).value(expr) or expr
+        if is_method(value, "detach", "clone", "contiguous") and depth < DEEP:
+            return self._sized(value.func.value, depth + 1)
+        if self.script.is_call(value, "torch.cat") and depth < DEEP:
+            along = keyword_of(value, "dim") or next(iter(value.args[1:]), None)
+            parts = spread_out(value.args[:1]) if literal_of(along) in (0, None) else []
+            known = [self._sized(part, depth + 1) for part in parts]
+            shapes = {sized[0] if sized else None for sized in known}
+            shape = one(shapes)
+            return (shape, sum(n for _, n in not_none(known))) if shape is not None else None
+        called = one(self.script.called(value))
+        return None if called is None else self._given.get(id(called))
+
+    def _through(self, thing: Thing, shape: Shape, batch: int = 1) -> tuple[Work, int]:
         network = Network(self.script)
-        network.run(thing, shape)
-        return network.work
+        self._given[id(thing)] = network.run(thing, shape), batch
+        return network.work, batch
 
     def _square(self, thing: Thing) -> tuple[int, int]:
         """The largest images that fit a network which has a dense layer behind its convolutions."""

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from autofast.model.changes import Pooled, steady
+from autofast.model.several import surely
 from autofast.model.values.tensor import Tensor
 from autofast.model.values.thing import Thing, Values
 
@@ -157,11 +158,18 @@ class Arg(Thing):
     name: str
     default: Values
     node: ast.Call
-    kind: str = ""  # "flag" for store_true / store_false
+    kind: str = ""  # "flag" for store_true / store_false; "number" for an int or float
     said: ast.expr | None = None
 
     def __hash__(self) -> int:
         return hash((steady(self.name), self.node.lineno))
+
+    @property
+    def is_never_none(self) -> bool:
+        """Neither its default is None, nor what the command line gives."""
+        return self.kind == "number" and surely(
+            isinstance(t, Const) and t.value is not None for t in self.default
+        )
 
 
 def result_of(name: str) -> Unknown:

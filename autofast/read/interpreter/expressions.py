@@ -17,6 +17,7 @@ from autofast.model.tensors import binary
 from autofast.model.values import (
     NOTHING,
     NUMBER,
+    Arg,
     Arguments,
     Cls,
     Const,
@@ -342,7 +343,9 @@ class Expressions(Comprehensions):
                 return values(Const(given is isinstance(node.ops[0], ast.In)))
         if len(rights) == 1 and b is None and isinstance(node.ops[0], IDENTITY) and left:
             if all(
-                isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls))
+                t.is_never_none
+                if isinstance(t, Arg)
+                else isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls))
                 and getattr(t, "rank", "") != "?"
                 for t in left
             ):

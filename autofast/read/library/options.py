@@ -40,6 +40,7 @@ from autofast.model.values import (
     is_const,
     is_named,
     of_kind,
+    one,
     ordered,
     things as values,
 )
@@ -49,6 +50,9 @@ from autofast.read.state.core import Core
 
 PARSERS = wordset("""argparse.ArgumentParser configargparse.ArgParser configargparse.ArgumentParser
     configargparse.ConfigArgParser jsonargparse.ArgumentParser""")
+# Of these, `default`, `type=int` and no more than words about it make an option a number.
+OF_NUMBERS = wordset("default type help metavar dest required choices env_var")
+NUMBERS = ("builtins.int", "builtins.float")
 SPACES = wordset("types.SimpleNamespace argparse.Namespace")
 ACTION = "argparse.Action"
 FLAGS = "absl.flags.FLAGS"
@@ -209,6 +213,7 @@ def parser_method(
         action = const(args.named["action"].values) if "action" in args.named else None
         given = args.named.get("default")
         kind = "flag" if isinstance(action, str) and action.startswith("store_") else ""
+        kind = "number" if _is_number(this, args) else kind
         unsaid = {"store_true": False, "store_false": True}.get(str(action))
         default = given.values if given is not None else values(Const(unsaid))
         said = given.expr if given is not None else None
@@ -228,6 +233,14 @@ def parser_method(
         _set_defaults(interp, this, args)
         return NONE
     return NUMBER
+
+
+def _is_number(parser: Ext | Inst, args: Arguments) -> bool:
+    """Whether an option is a number wherever the command line gives it."""
+    if isinstance(parser, Inst) or parser.name.startswith("jsonargparse."):
+        return False
+    kind = one(args.named["type"].values) if "type" in args.named else None
+    return is_named(kind, Ref, NUMBERS) and set(args.named) <= OF_NUMBERS and not args.open
 
 
 def chosen(

@@ -31,6 +31,7 @@ from autofast.facts.forwards_alone import forwards_alone
 from autofast.facts.precision.banned import banned_loss, error_of
 from autofast.facts.precision.between import gradient_changes
 from autofast.facts.precision.code import Code
+from autofast.facts.precision.floats import is_weightless
 from autofast.facts.precision.fp16_numbers import not_fp16, summed_loss
 from autofast.facts.precision.half_values import Half
 from autofast.facts.precision.hazards import has_autocast, probability_ratio, why_not_autocast
@@ -145,9 +146,11 @@ def _alone(
     prepares = sum(not _concerns(script, part, region) for part in behind) >= TARGETS
     below = nodes_of(behind) if region.trains and prepares else set()
     half = Half(script, inside - below, options.target, logits_of(script, options))
-    losses = {c for c in region.forwards if half.is_of_losses(c)}
-    passes = [c for c in region.outputs if c not in losses]
-    if set(region.forwards) - losses != set(passes):
+    others = {
+        c for c in region.forwards if half.is_of_losses(c) or _is_of_no_weights(script, c)
+    }
+    passes = [c for c in region.outputs if c not in others]
+    if set(region.forwards) - others != set(passes):
         return []
     if not all(half.misuse(c) and is_cast_whole(script, half, c) for c in passes):
         return []
@@ -159,6 +162,13 @@ def _alone(
         alone = [replace(short, last=s, is_forward_only=True) for s in of_kind(last, ast.stmt)]
     found = [(r, code.other(r.parts, r.things)) for r in alone]
     return [] if any(why_not_autocast(c) for _, c in found) else found
+
+
+def _is_of_no_weights(script: Script, call: ast.Call) -> bool:
+    """Whether all modules that a call may call are layers without weights: ``nn.Identity()``."""
+    return surely(
+        o.this is not None and is_weightless(o.this) for o in script.log.ways("forward", call)
+    )
 
 
 def _behind(region: Region) -> Sequence[ast.AST]:

@@ -15,6 +15,7 @@ from autofast.facts.forwards import Region, outputs_of
 from autofast.facts.model_mode import outputs_in_mode
 from autofast.facts.precision.between import both_modes
 from autofast.facts.precision.code import Code
+from autofast.facts.precision.floats import is_float
 from autofast.facts.precision.half_values import Half
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import bound_to, taken_by
@@ -40,11 +41,23 @@ def may_be_integers(script: Script, call: ast.Call, part: int | None = None) -> 
 
     Such a tensor must not be cast to fp32: a loss that takes class indices does not take floats.
     """
+    parts = (p for expr in returned(script, call, part) for p in _parts_of(expr))
     return any(
-        t.dtype == "?" and (t.batch or t.made is not None) and not t.models and not t.grad
-        for expr in returned(script, call, part)
+        _is_unchanged(t)
+        for expr in parts
+        if not is_float(script, expr)
         for t in tensors_in(script.values(expr))
     )
+
+
+def _parts_of(expr: ast.expr) -> list[ast.expr]:
+    """The elements of a list that is written out; anything else is one."""
+    return expr.elts if isinstance(expr, ast.List) and not has_star(expr.elts) else [expr]
+
+
+def _is_unchanged(t: Tensor) -> bool:
+    """Whether a tensor may be one of a batch, or made for it, that no layer has changed."""
+    return t.dtype == "?" and bool(t.batch or t.made is not None) and not t.models and not t.grad
 
 
 def returned(

@@ -1,0 +1,130 @@
+"""autocast: the smallest block that holds the products, where all that leaves it is fp32."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.amp import AMP, HEAD as BASE, amp, close, trained
+from tests.onerule import Applied
+
+HEAD = BASE.replace("lr=0.1", "lr=0.01")
+RENDERS = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--chunk", type=int, default=8)
+parser.add_argument("--freqs", type=int, default=-1)
+args = parser.parse_args([])
+
+
+def embedder():
+    if args.freqs == -1:
+        return nn.Identity()
+    return lambda x: torch.cat([x.sin(), x.cos()], -1)
+
+
+def batchify(fn, chunk):
+    if chunk is None:
+        return fn
+
+    def ret(inputs):
+        {returns}
+
+    return ret
+
+
+def render(x):
+    out = batchify(model, args.chunk)(embed(x))
+    weights = torch.exp(-torch.relu(out - 1).cumsum(-1))
+    return (weights * out).sum(-1)
+
+
+embed = embedder()
+for i in range(6):
+    x, y = X[i].to(device), Y[i].to(device)
+    optimizer.zero_grad()
+    found = render(x)
+    loss = (found - y).square().mean()
+    psnr = -10 * torch.log10(loss)
+    if i % 2:
+        loss = loss + 0.1 * (found - 1).square().mean()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+PARTS = "range(0, len(inputs), chunk)"
+JOINED = f"return torch.cat([fn(inputs[i : i + chunk]) for i in {PARTS}], 0)"
+
+
+def rewritten(text: str, tolerance: float = 0.02) -> Applied:
+    """The form for CUDA; this and the form for a CPU train as the script does."""
+    on_cpu, done = amp(text, rules="autocast", target="cpu"), amp(text, rules="autocast")
+    old = trained(text)["losses"]
+    assert close(old, trained(on_cpu.text)["losses"], tolerance)
+    assert trained(done.text)["losses"] == old
+    return done
+
+
+@pytest.mark.parametrize(
+    ("returns", "line"),
+    [
+        (JOINED, JOINED.replace("chunk])", "chunk]).float()")),
+        (
+            f"found = [fn(inputs[i : i + chunk]) for i in {PARTS}]\n        return torch.cat(found)",
+            f"found = [fn(inputs[i : i + chunk]).float() for i in {PARTS}]",
+        ),
+        ("return fn(inputs) if len(inputs) < 99 else None", ""),
+    ],
+)
+def test_a_network_that_parts_go_through(returns: str, line: str) -> None:
+    """One block around the only call of the network: neither the rendering nor the loss. What may
+    be no list of the statement's own keeps the block around all of it.
+    """
+    done = rewritten(HEAD + RENDERS.replace("{returns}", returns))
+    assert sum("autocast(" in new for new in done.lines) == 1
+    assert sum(".float()" in new for new in done.lines) == 1
+    assert not line or [x for x in done.lines if "has_bf16" not in x] == [line]
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        f"return torch.cat(list(fn(inputs[i : i + chunk]) for i in {PARTS}))",
+        f"return torch.cat([part() for part in [lambda i=i: fn(inputs[i : i + chunk]) for i in {PARTS}]])",
+    ],
+)
+def test_what_may_run_when_the_statement_has_ended(returns: str) -> None:
+    """The block goes around what makes the list of what the generator gives."""
+    done = rewritten(HEAD + RENDERS.replace("{returns}", returns))
+    assert "found = render(x)" in done.lines
+
+
+def test_a_list_in_a_generator_is_one_for_each_turn() -> None:
+    """Autocast would stay on in whoever asks for the next one."""
+    returns = f"yield [fn(inputs[i : i + chunk]) for i in {PARTS}]"
+    text = HEAD + RENDERS.replace("{returns}", returns).replace(
+        "(embed(x))\n", "(embed(x))\n    out = torch.cat([p for ps in out for p in ps])\n"
+    )
+    done = rewritten(text)
+    assert done.fixes and "found = render(x)" in done.lines
+
+
+@pytest.mark.parametrize(
+    "also", [" @ W", ".matmul(W)", " + helper(inputs)", " + F.linear(inputs, V)"]
+)
+def test_a_list_beside_other_products_stays_with_what_takes_them(also: str) -> None:
+    """They would leave the smaller block in 16 bits."""
+    head = """
+W, V = torch.eye(4), torch.zeros(4, 8)
+
+
+def helper(x):
+    return x @ V.t()
+"""
+    done = rewritten(HEAD + head + RENDERS.replace("{returns}", JOINED + also))
+    assert "found = render(x)" in done.lines
+
+
+def test_a_scaler_goes_with_it() -> None:
+    done = amp(HEAD + RENDERS.replace("{returns}", JOINED), rules=AMP)
+    assert "scaler.scale(loss).backward()" in done.lines
+    assert "found = render(x)" not in done.lines
