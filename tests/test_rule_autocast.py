@@ -1564,6 +1564,59 @@ def test_fp16_asks_nothing_where_a_constant_would_ask_too_early(
     assert not trained(done.text)["scaler"].is_enabled()
 
 
+LOOPS = """
+def train(batches):
+    for _ in range(3):
+        for i in batches:
+            optimizer.zero_grad()
+            loss = criterion(model(X[i].to(device)), Y[i].to(device))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+
+
+{}
+"""
+PER_BATCH = """
+def train_one(x, y):
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = criterion(model(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+
+data = torch.utils.data.TensorDataset(X.flatten(0, 1), Y.flatten())
+for epoch in range(2):
+    for x, y in torch.utils.data.DataLoader(data, batch_size=16):
+        train_one(x, y)
+"""
+
+
+def test_a_function_asks_above_its_loops_and_the_import_of_its_module_does_not() -> None:
+    done = alone(script(LOOPS.format("train(range(6))")))
+    assert f"def train(batches):\n    {ASKED}\n    for _" in done.text
+    assert done.text.count("has_bf16 = ") == 1
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
+
+
+def test_three_functions_share_a_constant() -> None:
+    more = "".join(
+        LOOPS.format("").replace("train(", f"train_{n}(") + f"\n\ntrain_{n}(range(6))\n"
+        for n in range(3)
+    )
+    done = alone(script(more))
+    assert done.text.count("has_bf16 = ") == 1 and f"\n{ASKED}\n" in done.text
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
+
+
+def test_a_function_that_runs_for_each_batch_does_not_ask() -> None:
+    done = alone(script(PER_BATCH))
+    assert done.text.count("has_bf16 = ") == 1 and f"\n{ASKED}\n" in done.text
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from autofast.edit.edits import After, Before, Edits, Helper
 from autofast.edit.order import Rank
+from autofast.facts.cost.step import Cost
 from autofast.flow.imports import bindings
+from autofast.flow.loops import loops_around
 from autofast.flow.program import graph_of
 from autofast.model.calls import is_same_code, stands_alone
 from autofast.model.script import Script
@@ -182,8 +184,9 @@ class Shared:
     """One value for all ``places`` of a project.
 
     It stands below ``beside`` (a statement that makes the scaler or the optimizer) where all places
-    are in the function of that and come after it; else in each of their modules, and where these
-    would ask too early in each function, above the first statement with a place.
+    are in the function of that and come after it; else in each of their modules: above the loops
+    of one or two functions that have all places of the file, else below the imports, and where
+    that would ask too early in each function, above the first statement with a place.
     """
 
     script: Script
@@ -221,8 +224,22 @@ class Shared:
         if id(source) not in self._in:
             self._in[id(source)] = in_module(self.script, source, self.choice, self.places)
         chosen = self._in[id(source)]
-        asked = self.choice is HAS_BF16 and not chosen.is_constant and chosen.edits
-        return self._in_function(place) if asked else chosen
+        asked = self.choice is HAS_BF16 and chosen.edits
+        early = not chosen.is_constant or self._in_loops(source)
+        return self._in_function(place) if asked and early else chosen
+
+    def _in_loops(self, source: Source) -> bool:
+        """Whether all places of a file are in loops of one or two of its functions that do not run
+        once a batch: these ask for a GPU then, above their loops, and not the module's import.
+        """
+        mine = [p for p in self.places if source_of(p) is source]
+        outer = [list(loops_around(p))[-1:] for p in mine]
+        if not all(outer) or any(isinstance(function_of(p), ast.Module) for p in mine):
+            return False
+        often = self.script.analysis(Cost).runs_by_batch
+        return len({function_of(p) for p in mine}) <= 2 and not any(
+            often(x.test if isinstance(x, ast.While) else x.iter) for [x] in outer
+        )
 
     def _in_function(self, place: ast.AST) -> Chosen:
         source, function = source_of(place), function_of(place)
