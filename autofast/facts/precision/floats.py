@@ -11,7 +11,7 @@ from autofast.flow.program import Flow
 from autofast.model.contents import members, with_contents
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import any_in, any_of, surely
+from autofast.model.several import any_in, surely
 from autofast.model.syntax import is_operation
 from autofast.model.values import Const, Ext, Num, Seq, Thing, Unknown, is_named
 
@@ -36,8 +36,10 @@ def is_float(script: Script, expr: ast.expr, deeper: int = DEPTH) -> bool:
 
 def is_weightless(module: Thing) -> bool:
     """Whether a module is of layers of torch that have no weights, or containers of such."""
-    parts = list(with_contents((module,), members))
-    plain = all(isinstance(t, (Const, Num, Seq)) or is_named(t, Ext, KEEPS) for t in parts)
+    plain = all(
+        isinstance(t, (Const, Num, Seq)) or is_named(t, Ext, KEEPS)
+        for t in with_contents((module,), members)
+    )
     return isinstance(module, Ext) and plain
 
 
@@ -45,11 +47,12 @@ def _gives_floats(script: Script, thing: Thing, deeper: int) -> bool:
     """Whether a module gives floats of whatever it is given."""
     if isinstance(thing, Ext):
         parts = [t for t in parts_of(thing).values() if is_module(t)]
+        unknown = [t for t in with_contents((thing,), members) if isinstance(t, Unknown)]
         names = {t.name for t in parts if isinstance(t, Ext)}
         own = [t for t in parts if not isinstance(t, Ext)]
         return (
             any_in(names, WEIGHTED)
-            and not any_of(with_contents((thing,), members), Unknown)
+            and not unknown
             and names <= WEIGHTED | KEEPS
             and all(_gives_floats(script, t, deeper) for t in own)
         )

@@ -25,7 +25,7 @@ from autofast.model.contents import without_wrappers
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import ByNode, Nodes, source_of, statement_of
-from autofast.model.syntax import has_star
+from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values, of_kind
 from autofast.model.values.thing import Row
@@ -41,18 +41,12 @@ def may_be_integers(script: Script, call: ast.Call, part: int | None = None) -> 
 
     Such a tensor must not be cast to fp32: a loss that takes class indices does not take floats.
     """
-    parts = (p for expr in returned(script, call, part) for p in _parts_of(expr))
     return any(
         _is_unchanged(t)
-        for expr in parts
+        for expr in returned(script, call, part)
         if not is_float(script, expr)
         for t in tensors_in(script.values(expr))
     )
-
-
-def _parts_of(expr: ast.expr) -> list[ast.expr]:
-    """The elements of a list that is written out; anything else is one."""
-    return expr.elts if isinstance(expr, ast.List) and not has_star(expr.elts) else [expr]
 
 
 def _is_unchanged(t: Tensor) -> bool:
@@ -67,7 +61,7 @@ def returned(
     flow, found = script.analysis(Flow), script.called(call)
     for code in (c for t in found for inner in without_wrappers(t) for c in code_of(inner)):
         for result in script.analysis(CallGraph).results(code.function):
-            parts = result.elts if isinstance(result, ast.Tuple) else []
+            parts = result.elts if isinstance(result, SEQUENCES) else []
             parts = [] if has_star(parts) else parts[part : part + 1] if part is not None else parts
             for expr in parts or [result]:
                 yield expr
