@@ -21,6 +21,7 @@ from autofast.techniques.transfers.host_random_draws import why_not_on_device
 from autofast.techniques.transfers.index_arrays import index_arrays
 from autofast.techniques.transfers.indices import indices
 from autofast.techniques.transfers.made_each_step import made_each_step
+from autofast.techniques.transfers.moved_by_helpers import moved_by_helpers
 from autofast.techniques.transfers.one_hots import one_hots
 from autofast.techniques.transfers.rollouts import rows_of_steps
 from autofast.techniques.transfers.round_trips import round_trips
@@ -62,6 +63,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         *indices(script, hot),
         *round_trips(script, hot),
         *given_a_device(script, hot),
+        *moved_by_helpers(script, hot),
     )
     creations += [c for c in others if c.call not in once]
     known = once | {n for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}

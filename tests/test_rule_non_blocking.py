@@ -904,6 +904,10 @@ for (x,) in DataLoader(data, batch_size=4, num_workers=2, pin_memory=True):
             False,
         ),
         ("globals().get('x').zero_()", False),
+        # memory of its own, whatever nobody follows has given
+        ("keep = state.keep\n    keep(x); lib.rows().flip(0).mul_(0.9)", True),
+        ("keep = state.keep\n    keep(x); lib.rows().view(-1).mul_(0.9)", False),
+        ("keep = state.keep\n    keep(x); lib.rows().mul_(0.9)", False),
         ("torch.vmap(lambda t: t.zero_())(x)", False),
         ("state['mean'].mul_(len(vars(lib)))", True),
     ],
@@ -945,6 +949,25 @@ def shifted(t):
         ("z = shifted(x)\nz.mul_(2)", SHIFTED.format(made="torch.zeros_like(t)")),
         ("z = shifted(x)\nz.mul_(2)", SHIFTED.format(made="t.clone()")),
         ("z = x.mean(0)\nz -= 1", ""),
+        ("z = x.clone().mul_(2)\nz.add_(1)", ""),
+        (
+            "z = x.mean(0)",
+            """
+def init(fill, shape):
+    return lambda rows: [fill(r) for r in rows]
+
+def never(m):
+    return init(lambda w: nn.init.normal_(w, 0, 1), 3)
+""",
+        ),
+        (
+            "z = x.mean(0)\nif torch.distributed.is_initialized():\n    shared(z)",
+            """
+def shared(z):
+    total = z.clone()
+    torch.distributed.all_reduce(total, op=torch.distributed.ReduceOp.SUM)
+""",
+        ),
         ("z = x.mean(0)\nview = z[1:].view(-1)\nview -= 1", ""),
         ("z = None\nif epoch == 0:\n    z = x.exp()\n    z[0] = 1", ""),
         ("total += x.sum()", "total = torch.zeros(1)"),
@@ -969,6 +992,14 @@ def test_writes_to_memory_of_its_own(write: str, more: str) -> None:
     [
         ("z = x.view(-1)\nz.mul_(2)", ""),
         ("z = x.float()\nz.mul_(2)", ""),
+        ("z = x.mul_(1)\nz.add_(1)", ""),
+        ("z = x.view(-1).mul_(1)[1:]\nz.add_(1)", ""),
+        ("list(map(lambda w: nn.init.ones_(w), [x]))", ""),
+        ("list(map(later(), [x]))", "def later():\n    return lambda w: nn.init.ones_(w)"),
+        (
+            "if torch.distributed.is_initialized():\n    torch.distributed.all_reduce(x, op=torch.distributed.ReduceOp.SUM)",
+            "",
+        ),
         ("z = shifted(x)\nz.mul_(2)", SHIFTED.format(made="t")),
         ("z = shifted(x)\nz.mul_(2)", SHIFTED.format(made="t.contiguous()")),
         ("z = torch.zeros(8, 4) if epoch else x\nz += 1", ""),

@@ -77,6 +77,7 @@ WRITING = tuple(  # how functions begin that write to their arguments, or to wha
     operator.iconcat operator.ifloordiv operator.ilshift operator.imatmul operator.imod operator.imul
     operator.ior operator.ipow operator.irshift operator.isub operator.itruediv operator.ixor""".split()
 )
+REDUCTIONS = "torch.distributed.ReduceOp"  # constants among them
 # Functions of NumPy with the number of their operands; what follows is written to.
 OPERANDS = dict.fromkeys(
     """negative positive abs absolute fabs exp exp2 expm1 log log2 log10 log1p sqrt cbrt square sign
@@ -282,7 +283,7 @@ def _written(
                 targets += args[OPERANDS.get(func.attr, 9) - 1 or 9 :]
     for target in targets:
         found = script.values(unstarred(target))
-        if not found and any_of(ancestors(target), ast.Lambda):
+        if not found and any(map(script.values, of_kind(ancestors(target), ast.Lambda))):
             yield frozenset({HANDED}), None
         if isinstance(node, ast.Attribute) and certainly(found, Num):
             yield frozenset({Unknown("an item of an array")}), None  # no number has such a method
@@ -303,7 +304,8 @@ def _by_another(script: Script, call: ast.Call, names: set[str]) -> bool:
         return all(is_in_place(name) or name in NUMPY_WRITES for name in named)
     given = [t for a in arguments_of(call) for t in script.values(a) if isinstance(t, Ref)]
     return any(
-        t.name.startswith(WRITING) or (t.name.startswith("torch.") and is_in_place(t.name))
+        (t.name.startswith(WRITING) and not t.name.startswith(REDUCTIONS))
+        or (t.name.startswith("torch.") and is_in_place(t.name))
         for t in given
     ) and not script.analysis(CallGraph).callees(call)
 

@@ -113,6 +113,8 @@ class Memory:
             yield from (k.value for k in node.keywords if k.arg in ("input", "self", "tensor"))
         elif (inner := view_of(node)) is not None:
             yield inner
+        elif is_method(node) and is_in_place(node.func.attr):
+            yield node.func.value  # `x.mul_(2)` is `x`
 
     def may_share(self, a: ast.expr, b: ast.expr) -> bool:
         """Whether two expressions of one function may share memory, by its own variables."""

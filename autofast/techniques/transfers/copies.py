@@ -197,7 +197,7 @@ def _written_after(script: Script, move: Move) -> str:
         apart = handed or not escapes.comes_of(written, move.loaders)
         if not mine and apart and not escapes.escape(move.loaders):
             continue  # nothing that is not followed has got a batch
-        if mine and written is not None and memory.is_apart(written):
+        if written is not None and memory.is_apart(written):
             continue
         known = [o for s in sites.get(call, ()) for o in s]
         if known and chosen and all(map(_gets_both, known)):

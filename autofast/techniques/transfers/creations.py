@@ -70,7 +70,7 @@ def moved_creations(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creatio
             call, gate = bound
         if call is not None and _is_there(script, transfer, call):
             continue
-        if call is not None and (gate is None or _is_switch(script, gate.test)):
+        if call is not None and (gate is None or is_switch(script, gate.test)):
             yield from _made_there(script, transfer, call, where, gate)
         elif call is None:
             yield from _all_made_there(script, transfer, moved, where, hot)
@@ -89,7 +89,7 @@ def _all_made_there(
     if isinstance(expr, ast.Name):
         match parent_of(move):
             case ast.IfExp(test=test, body=copied, orelse=ast.Name(here)) as chosen if (
-                copied is move and here == expr.id and _is_switch(script, test)
+                copied is move and here == expr.id and is_switch(script, test)
             ):
                 needed |= names_in(test)
                 move = gate = chosen
@@ -102,7 +102,7 @@ def _all_made_there(
                 only is stmt and not whole.calls and gate is None
             ):
                 needed |= names_in(test)
-                if _is_switch(script, test):
+                if is_switch(script, test):
                     gate, whole = above, assignment_chain(script, above, expr.id, needed, factory)
     else:
         whole = composed_parts(script, expr, factory) or Parts()
@@ -157,12 +157,12 @@ def _is_there(script: Script, transfer: Transfer, call: ast.Call) -> bool:
     return devices != {"cpu"}
 
 
-def _is_switch(script: Script, test: ast.expr) -> bool:
+def is_switch(script: Script, test: ast.expr) -> bool:
     """A condition that can be asked twice: ``use_cuda``, ``not args.cpu``,
     ``torch.cuda.is_available()``."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=inner):
-            return _is_switch(script, inner)
+            return is_switch(script, inner)
     return is_path(test) or script.is_call(test, "torch.cuda.is_available")
 
 
@@ -178,7 +178,7 @@ def _made_there(
     if gate is None and (like := _made_alike(script, transfer, call)) is not None:
         yield replace(creation, edits=(like,))
         return
-    edits = [*creation.edits, *_idle(script, call)]
+    edits = [*creation.edits, *idle(script, call)]
     if transfer.only_moves:
         stmt = statement_of(transfer.node)
         alone = (
@@ -197,7 +197,7 @@ def _made_there(
     yield replace(creation, edits=tuple(edits))
 
 
-def _idle(script: Script, made: ast.Call) -> Iterator[Edit]:
+def idle(script: Script, made: ast.Call) -> Iterator[Edit]:
     """What changes nothing behind a factory: ``torch.arange(n).view(n, 1).long()``,
     ``torch.zeros(n).contiguous()``.
     """

@@ -185,14 +185,14 @@ def held_by(
     if not is_bound_to(stmt, transfer.node, expr.id) and not ends_here(stmt, expr):
         return None
     needed = {n.id for a in arguments_of(transfer.node) for n in nodes_in(a, ast.Name)}
-    made = _earlier(script, stmt, expr.id, needed)
+    made = made_earlier(script, stmt, expr.id, needed)
     gate = parent_of(stmt)
     if made is None and isinstance(gate, ast.If) and not gate.orelse:
         needed |= names_in(gate.test)
         inside_it = [n for s in gate.body[: gate.body.index(stmt)] for n in ast.walk(s)]
         if any(is_name(n, expr.id) for n in inside_it):
             return None
-        made = _earlier(script, gate, expr.id, needed)
+        made = made_earlier(script, gate, expr.id, needed)
         return (made, gate) if made is not None else None
     return (made, None) if made is not None else None
 
@@ -202,7 +202,7 @@ def is_bound_to(stmt: ast.stmt, value: ast.expr, name: str) -> bool:
     return any(given is value and is_name(part, name) for part, given in parts_of(stmt))
 
 
-def _earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast.Call | None:
+def made_earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast.Call | None:
     """The factory call that ``name`` is bound to before ``stmt`` in its block, where nothing uses
     it, or binds what is ``needed``, between."""
     block = block_of(stmt)
