@@ -140,6 +140,10 @@ def test_in_another_file() -> None:
         (HELPER, "z = put(torch.zeros_like(x))"),
         (HELPER, "z = put(torch.ones(3, 4).numpy() if False else x.detach())"),
         ("def put(t):\n    return t.cuda() if use_cuda else t.cpu()", "z = put(torch.ones(3, 4))"),
+        ("def put(t):\n    if not use_cuda:\n        return t\n    return t.cuda()", "z = put(torch.ones(3, 4))"),
+        ("def put(t):\n    return t if not use_cuda else t.cuda()", "z = put(torch.ones(3, 4))"),
+        ("def put(t):\n    if losses:\n        if use_cuda:\n            t = t.cuda()\n    return t", "z = put(torch.ones(3, 4))"),
+        ("def put(t):\n    t = t[:2].to(device)\n    return t", "z = put(torch.ones(4, 4))[:1]"),
         ("def put(t):\n    return t if not use_cuda else t.to('cpu')", "z = put(torch.ones(3, 4))"),
     ],
 )  # fmt: skip

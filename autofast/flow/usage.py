@@ -8,7 +8,7 @@ from enum import Enum
 
 from autofast.model.calls import call_of
 from autofast.model.source import parent_of
-from autofast.model.syntax import COMPREHENSIONS, IDENTITY, PAUSES, TAKERS
+from autofast.model.syntax import COMPREHENSIONS, IDENTITY, PAUSES, TAKERS, is_docstring
 
 
 class Act(Enum):
@@ -110,3 +110,23 @@ def _act(expr: ast.expr, parent: ast.AST) -> Act:
 def is_identity(node: ast.AST) -> bool:
     """``x is None``, which reads nothing of ``x``."""
     return isinstance(node, ast.Compare) and isinstance(node.ops[0], IDENTITY)
+
+
+def given_back(body: list[ast.stmt], name: str) -> list[ast.expr]:
+    """What a function returns and gives to the variable ``name``, where these statements, below
+    conditions or not, do nothing else; nothing otherwise."""
+    found: list[ast.expr] = []
+    for stmt in body:
+        match stmt:
+            case ast.If(body=inner, orelse=orelse):
+                below = [given_back(part, name) for part in (inner, orelse) if part]
+                if not all(below):
+                    return []
+                found += [expr for part in below for expr in part]
+            case ast.Assign(targets=[ast.Name(id=there)], value=value) if there == name:
+                found.append(value)
+            case ast.Return(value=ast.expr() as value):
+                found.append(value)
+            case _ if not is_docstring(stmt):
+                return []
+    return found

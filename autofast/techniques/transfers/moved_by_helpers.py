@@ -11,7 +11,17 @@ from dataclasses import replace
 from autofast.edit.edits import Edits
 from autofast.flow import scopes
 from autofast.flow.callgraph import Callee, CallGraph
-from autofast.model.calls import has_unpacking, is_name, is_path, names_in, root_of
+from autofast.flow.usage import given_back
+from autofast.model.calls import (
+    has_unpacking,
+    is_name,
+    is_path,
+    literal_of,
+    names_in,
+    root_of,
+    variable_name,
+)
+from autofast.model.contents import each_once
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import surely
@@ -21,9 +31,10 @@ from autofast.model.source import (
     nodes_in,
     source_of,
     statement_of,
+    within_any,
     within_statement,
 )
-from autofast.model.syntax import is_attribute
+from autofast.model.syntax import FUNCTIONS, is_attribute
 from autofast.model.values import is_on_device
 from autofast.techniques.transfers.composed import VARIABLE, hides
 from autofast.techniques.transfers.creations import (
@@ -51,10 +62,9 @@ def moved_by_helpers(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creati
     """What is made in the calls of such functions, or above them for them alone."""
     graph = script.analysis(CallGraph)
     for transfer in script.transfers:
-        function = function_of(transfer.node)
-        if not isinstance(function, ast.FunctionDef) or not _only_moves(script, function, transfer):
+        if not _only_moves(script, transfer):
             continue
-        for call in graph.sites(function):
+        for call in graph.sites(function_of(transfer.node)):  # type: ignore[arg-type]
             callees = graph.callees(call)
             if len(callees) != 1 or graph.may_run_others(call) or has_unpacking(call):
                 continue
@@ -70,49 +80,23 @@ def moved_by_helpers(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creati
                 yield replace(creation, edits=(*creation.edits, *imports, *idle(script, made)))
 
 
-def _only_moves(script: Script, function: ast.FunctionDef, transfer: Transfer) -> bool:
+def _only_moves(script: Script, transfer: Transfer) -> bool:
     """Whether all that a function does is to move a parameter, perhaps only below a condition, and
     to give it back, as a ``Variable`` of old."""
-    moved, move = transfer.operand, transfer.node
-    if not isinstance(moved, ast.Name) or not transfer.only_moves or function.decorator_list:
+    function, name = function_of(transfer.node), variable_name(transfer.operand)
+    if not transfer.only_moves or not name or getattr(function, "decorator_list", True):
         return False
-    name = moved.id
-
-    def stays(expr: ast.expr | None) -> bool:
-        return is_name(_unwrapped(script, expr), name)
-
-    def goes(expr: ast.expr | None) -> bool:
-        return _unwrapped(script, expr) is move
-
-    def may_go(expr: ast.expr | None) -> bool:
+    ends: list[ast.expr] = []
+    todo = given_back(function.body, name)  # type: ignore[arg-type]
+    for expr in each_once(todo):
         match expr:
             case ast.IfExp(body=body, orelse=orelse):
-                return goes(body) and stays(orelse)
-        return goes(expr)
-
-    match function.body[ast.get_docstring(function, clean=False) is not None :]:
-        case [ast.Return(value=value)]:
-            return may_go(_unwrapped(script, value))
-        case [ast.Assign(targets=[ast.Name(there)], value=value), ast.Return(value=result)]:
-            return there == name and may_go(value) and stays(result)
-        case [
-            ast.If(body=[ast.Assign(targets=[ast.Name(there)], value=value)], orelse=[]),
-            ast.Return(value=result),
-        ]:
-            return there == name and goes(value) and stays(result)
-        case (
-            [ast.If(body=[ast.Return(value=value)], orelse=[ast.Return(value=result)])]
-            | [ast.If(body=[ast.Return(value=value)], orelse=[]), ast.Return(value=result)]
-        ):
-            return goes(value) and stays(result)
-    return False
-
-
-def _unwrapped(script: Script, expr: ast.expr | None) -> ast.expr | None:
-    match expr:
-        case ast.Call(args=[inner]) if script.library_function(expr) == VARIABLE:
-            return inner
-    return expr
+                todo += (body, orelse)
+            case ast.Call(args=[inner]) if script.library_function(expr) == VARIABLE:
+                todo.append(inner)
+            case _:
+                ends.append(expr)
+    return transfer.node in ends and all(e is transfer.node or is_name(e, name) for e in ends)
 
 
 def _device_at(script: Script, transfer: Transfer, call: ast.Call, callee: Callee) -> Where | None:
@@ -125,16 +109,18 @@ def _device_at(script: Script, transfer: Transfer, call: ast.Call, callee: Calle
         if (there := _at_call(script, device, call, callee)) is None:
             return None
         where = there
-    around = [*within_statement(transfer.node), *ancestors(transfer.node)]
-    for test in (n.test for n in around if isinstance(n, ast.If | ast.IfExp)):
-        if not is_switch(script, test):
-            return None
-        if script.is_call(test, "torch.cuda.is_available"):
-            torch, imports = torch_in(source_of(call))
-            return f"{where} if {torch}.cuda.is_available() else {without_gpu(script)}", imports
-        asked = _at_call(script, test, call, callee)
-        return (f"{where} if {asked} else {without_gpu(script)}", None) if asked else None
-    return where, None
+    choices: list[ast.If | ast.IfExp] = [*nodes_in(callee.function, ast.If), *nodes_in(callee.function, ast.IfExp)]
+    if not choices:
+        return where, None
+    first, *others = choices
+    body = first.body if isinstance(first.body, list) else [first.body]
+    if others or not within_any(transfer.node, body) or not is_switch(script, first.test):
+        return None
+    if script.is_call(first.test, "torch.cuda.is_available"):
+        torch, imports = torch_in(source_of(call))
+        return f"{where} if {torch}.cuda.is_available() else {without_gpu(script)}", imports
+    asked = _at_call(script, first.test, call, callee)
+    return (f"{where} if {asked} else {without_gpu(script)}", None) if asked else None
 
 
 def _beside(script: Script, made: ast.Call) -> str:
@@ -142,29 +128,27 @@ def _beside(script: Script, made: ast.Call) -> str:
     function moves what is made there, as it did."""
     for node in nodes_in(made, ast.Attribute):
         tensor = node.value
-        if node.attr in ("size", "shape") and isinstance(tensor, ast.Name):
-            if surely(is_on_device(t) for t in script.values(tensor)):
-                return f"{tensor.id}.device"
+        name = variable_name(tensor) if node.attr in ("size", "shape") else ""
+        if name and surely(is_on_device(t) for t in script.values(tensor)):
+            return f"{name}.device"
     return ""
 
 
 def _at_call(script: Script, expr: ast.expr, call: ast.Call, callee: Callee) -> str | None:
     """What a function reads, for the place of a call of it: what is given for a parameter, a
     variable of the module of both, an attribute of the object whose method it is."""
-    root = root_of(expr, ast.Attribute)
-    if isinstance(expr, ast.Constant):
-        return ast.unparse(expr)
-    if not isinstance(root, ast.Name):
-        return None
-    text = source_of(expr).segment(expr)
-    if scopes.is_parameter(callee.function, root.id):
-        if callee.is_bound and is_name(root, "self"):
+    root, text = root_of(expr, ast.Attribute), source_of(expr).segment(expr)
+    name = variable_name(root)
+    if not name:
+        return text if expr is root and literal_of(expr) is not None else None
+    if scopes.is_parameter(callee.function, name):
+        if callee.is_bound and name == "self":
             return text if is_attribute(call.func) and is_name(call.func.value, "self") else None
-        given = script.analysis(CallGraph).argument(call, callee, root.id)
+        given = script.analysis(CallGraph).argument(call, callee, name)
         return ast.unparse(given) if given is not None and expr is root and is_path(given) else None
-    inner = [n for n in ancestors(call) if isinstance(n, ast.FunctionDef | ast.Lambda)]
-    here = source_of(expr) is source_of(call) and not any(scopes.binds(n, root.id) for n in inner)
-    return text if here and isinstance(scopes.owner(root), ast.Module) else None
+    inner = [n for n in ancestors(call) if isinstance(n, FUNCTIONS)]
+    here = source_of(expr) is source_of(call) and not any(scopes.binds(n, name) for n in inner)
+    return text if here and scopes.owner(root) is source_of(call).tree else None
 
 
 def _made_for(
@@ -175,10 +159,10 @@ def _made_for(
         return None
     needed = names_in(ast.parse(where[0]))
     made = factory(script, given)
-    if made is None and isinstance(given, ast.Name):
+    if made is None and (name := variable_name(given)):
         stmt = statement_of(call)
-        if is_bound_to(stmt, call, given.id) or ends_here(stmt, given):
-            made = made_earlier(script, stmt, given.id, needed)
+        if is_bound_to(stmt, call, name) or ends_here(stmt, given):  # type: ignore[arg-type]
+            made = made_earlier(script, stmt, name, needed)
     if made is None or hides(made, needed):
         return None
     # What is there may be a view that a copy would have spread out, or like a tensor.
