@@ -1109,6 +1109,92 @@ def test_a_script_that_is_not_read_to_the_end(monkeypatch: pytest.MonkeyPatch) -
     same(goes, "losses.append(loss.detach().clone())", "print(v.item())")
 
 
+COUNTED = """\
+ALL = []
+
+class Counted(Meter):
+    def __init__(self):
+        {}
+
+    def latest(self):
+        return self.val
+
+    def update(self, val, n=1):
+        super().update(val, n)
+        {}
+
+def size(x):
+    if isinstance(x, list):
+        return x[0].size(0)
+    return x.size(0)
+
+"""
+
+
+def read_in_part(step: str, end: str, init: str = "self.reset()", more: str = "pass") -> str:
+    meter = METER + COUNTED.format(init, more).replace("super().update", "Meter.update")
+    meter = meter.replace("Meter.update(val, n)", "self.add(val, n)")
+    meter = meter.replace("def update(self, val, n=1):\n        self.val", "def add(self, val, n):\n        self.val")
+    long = "def long(show):\n    b = 0\n" + "".join(
+        f"    a = [b, {i}]\n    b = [a, {i}]\n" for i in range(400)
+    )
+    body = training(step, "meter = Counted()", end)
+    return HEAD + meter + long + "def main():\n    long(0)\n" + indented(body, 4) + "main()\n"
+
+
+UPDATE = "meter.update(loss.item(), size(x))\n"
+
+
+def test_a_meter_of_a_function_that_nobody_else_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the script is not read to its end."""
+    shown = "if i % 2 == 1 and i % 4:\n    print(meter.avg, meter.count)\n"
+    few = UPDATE + "if i % 4 == 0:\n    print(meter.avg, meter.latest())\n"
+    for step, end in ((UPDATE, "print(meter.avg, meter.count)"), (few, "print(meter.val)")):
+        monkeypatch.setattr("autofast.model.limits.READING", 2_500)
+        same(read_in_part(step, end), "losses.append((loss.detach().clone(), size(x)))")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"end": "print(meter)"},
+        {"end": "kept = meter\nprint(kept.avg)"},
+        {"end": "print(meter.all)", "init": "self.reset()\n        self.all = []"},
+        {"end": "print(meter.avg)", "init": "self.reset()\n        ALL.append(self)"},
+        {"end": "print(meter.avg)", "more": "ALL.append(val)"},
+        {"end": "print(meter.avg, sorted(locals())[0])"},
+        {"end": "print((lambda: meter.avg)())"},
+        {"step": UPDATE + "print(meter.avg)", "end": "print(meter.avg)"},
+        {"step": UPDATE + "print(meter.latest())", "end": "print(meter.avg)"},
+    ],
+)
+def test_a_meter_that_somebody_else_may_have(
+    given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = read_in_part(**{"step": UPDATE, **given})
+    assert output(text)
+    monkeypatch.setattr("autofast.model.limits.READING", 2_500)
+    done = apply("loss-item-sync", text)
+    assert UPDATE.strip() in done.text, done.lines
+
+
+@pytest.mark.parametrize(
+    ("body", "given", "fits"),
+    [
+        ("return x.size(0)", "count(x)", True),
+        ("return x.size(0) if i else x.clone()[0, 0]", "count(x, i)", False),
+        ("return x.size()", "count(x)[0]", True),
+        ("return [x]", "count(x, i)[0].norm(1)", False),
+        ("yield x.size(0)", "next(count(x))", True),
+    ],
+)
+def test_counts_that_a_function_gives(body: str, given: str, fits: bool) -> None:
+    count = f"def count(x, i=0):\n    {body}\n\n"
+    step = f"meter.update(loss.item(), {given})\ndel x"
+    text = HEAD + METER + count + training(step, "meter = Meter()", "print(meter)")
+    assert bool(same(text).fixes) is fits
+
+
 def test_lists_of_the_caller() -> None:
     text = (
         "def train(total):\n"

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autofast.flow.callgraph import CallGraph
+from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import Flow, definitions_of, graph_of
 from autofast.flow.reflection import is_glance, namespace_calls
@@ -31,6 +31,7 @@ from autofast.model.source import (
 from autofast.model.syntax import TARGETS, WITHS, is_attribute, is_read, is_stored
 from autofast.model.values import (
     COLLECTIONS,
+    OBJECTS,
     Bound,
     Const,
     Dict,
@@ -46,7 +47,7 @@ from autofast.model.values import (
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
 from autofast.techniques.syncs.implicit_syncs import WHERE_SHOWN
-from autofast.techniques.syncs.sinks import PURE, Sink
+from autofast.techniques.syncs.sinks import PURE, Sink, not_a_keeper, only_counts
 from autofast.techniques.syncs.steps import catching_statements, rare_branch
 from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
@@ -86,7 +87,8 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[Sink] = 
     """
     needs = Needs()
     if script.unread and sink.kind not in ("number", "passed"):
-        raise Refusal(script.unread)
+        if not is_private(script, sink.holder):
+            raise Refusal(script.unread)
     if contains_kind(loop, ast.Yield, ast.YieldFrom, ast.Await):
         raise Refusal("the loop hands over to its caller in between")
     for attempt in catching_statements(script, sink.statement, loop):
@@ -231,10 +233,40 @@ def _is_endless(script: Script, loop: Loop) -> bool:
 def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
     """Every place that may look at, or change, what a sink fills."""
     holder = sink.holder
-    if isinstance(holder, ast.Name) and not script.may_be(holder, Inst):
+    if script.unread and isinstance(holder, ast.Name) and is_private(script, holder):
+        check_own(script, function_of(holder), holder.id)
+        yield from mentions(function_of(holder), holder.id)
+    elif isinstance(holder, ast.Name) and not script.may_be(holder, Inst):
         yield from _of_variable(script, holder, sink, loop)
     else:
         yield from _of_object(script, holder, loop)
+
+
+def is_private(script: Script, holder: ast.expr) -> bool:
+    """Whether nobody but its function can have the average meter of a variable: it is made there,
+    and asked for numbers and methods by this name alone.
+    """
+    scope = function_of(holder)
+    made = script.analysis(Flow).definition(holder)
+    if not isinstance(holder, ast.Name) or isinstance(scope, ast.Module) or made is None:
+        return False
+    if not isinstance(made.value, ast.Call) or not script.must_be(holder, Inst):
+        return False
+    uses = [n for n in mentions(scope, holder.id) if n is not made.node]
+    inits = [c.func for t in script.called(made.value) for c in code_of(t)]
+    return all(only_counts(script, f) for f in inits) and all(
+        function_of(n) is scope and is_read(n) and _asks_for_a_number(script, parent_of(n))
+        for n in uses
+    )
+
+
+def _asks_for_a_number(script: Script, asked: ast.AST | None) -> bool:
+    """``meter.avg``, ``meter.update(x)``: no object of the meter's gets another name."""
+    if not isinstance(asked, ast.Attribute) or not is_read(asked):
+        return False
+    if call_of(asked) is not None:
+        return not not_a_keeper(script, asked)
+    return script.reached(asked) and not script.may_be(asked, *OBJECTS, *COLLECTIONS, Func, Bound)
 
 
 def check_own(script: Script, scope: ast.AST, name: str) -> None:

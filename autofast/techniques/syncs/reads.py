@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from autofast.flow.positions import statements_beside
+from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.model.calls import is_method, short_name
 from autofast.model.script import Script
@@ -83,13 +85,18 @@ def scalar_reads(script: Script) -> list[Read]:
             continue
         if how != "numpy" or is_scalar(script, core):
             found.append(Read(node, core, how))
-    # what may be None besides would be an error at this place already
-    found = [
-        r
-        for r in found
-        if all(isinstance(t, Tensor) or t == Const(None) for t in script.values(r.core))
-    ]
-    return [r for r in found if not is_spelled(r.node)]
+    return [r for r in found if _is_tensor(script, r.core) and not is_spelled(r.node)]
+
+
+def _is_tensor(script: Script, core: ast.expr) -> bool:
+    """Whether nothing but a tensor is read; what may be None besides would be an error already."""
+    if all(isinstance(t, Tensor) or t == Const(None) for t in script.values(core)):
+        return True
+    return any(
+        is_method(s.value, "backward") and script.analysis(Flow).is_same(s.value.func.value, core)
+        for s in statements_beside(statement_of(core))
+        if isinstance(s, ast.Expr)
+    )
 
 
 def on_device(thing: object) -> bool:

@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import binds, mentions, stored_in
 from autofast.model.calls import (
@@ -35,7 +36,7 @@ from autofast.model.source import (
     source_of,
     walk,
 )
-from autofast.model.syntax import has_star, is_attribute, is_read, is_stored
+from autofast.model.syntax import PAUSES, has_star, is_attribute, is_read, is_stored
 from autofast.model.values import (
     Arg,
     Cls,
@@ -203,7 +204,7 @@ def not_a_keeper(script: Script, func: ast.Attribute) -> str:
             return f"objects of {thing.cls.node.name} have something in common"
         for method in thing.cls.find(func.attr) or ():
             inner = unbound(method)
-            if not isinstance(inner, Func) or not _only_counts(script, inner, set()):
+            if not isinstance(inner, Func) or not only_counts(script, inner):
                 return f"`{func.attr}` of {thing.cls.node.name} does more than keep its arguments"
     return ""
 
@@ -222,8 +223,12 @@ MORE_THAN_COUNTS = (
 )
 
 
+def only_counts(script: Script, func: Func) -> bool:
+    """Whether a method computes with numbers, and changes nothing but its own object."""
+    return _only_counts(script, func, set())
+
+
 def _only_counts(script: Script, func: Func, seen: Nodes) -> bool:
-    """A method that computes with numbers and changes nothing but its own object."""
     seen.add(func.node)
     if isinstance(func.node, ast.Lambda) or not func.node.args.args:
         return False
@@ -409,7 +414,7 @@ class _Collector:
             raise Refusal(f"`{first_line(call.func)}` gets it in each step")
 
 
-def is_number(script: Script, expr: ast.expr) -> bool:
+def is_number(script: Script, expr: ast.expr, depth: int = 3) -> bool:
     """Whether an expression is certainly a Python number (or text), as far as the reader or its
     form tells.
     """
@@ -420,8 +425,18 @@ def is_number(script: Script, expr: ast.expr) -> bool:
             return not isinstance(index, ast.Slice)
         case ast.Call(func=ast.Name("len")):
             return True
+        case ast.Call() if depth and _returns_numbers(script, expr, depth - 1):
+            return True
     values = script.values(expr)
     return surely(isinstance(t, (Num, Arg)) or is_const(t, int, float, str) for t in values)
+
+
+def _returns_numbers(script: Script, call: ast.Call, depth: int) -> bool:
+    """``self._batch_size(x)``, a function of the project that returns ``x.size(0)``."""
+    codes = [[c.func.node for c in code_of(t)] for t in script.called(call)]
+    given = [script.analysis(CallGraph).results(f) for f in (f for code in codes for f in code)]
+    plain = all(codes) and not any(contains_kind(f, *PAUSES) for code in codes for f in code)
+    return plain and surely(r and all(is_number(script, e, depth) for e in r) for r in given)
 
 
 def _globals_of(source: Source) -> Iterator[set[str]]:
