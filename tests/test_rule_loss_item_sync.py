@@ -1147,7 +1147,6 @@ UPDATE = "meter.update(loss.item(), size(x))\n"
 
 def test_a_meter_of_a_function_that_nobody_else_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the script is not read to its end."""
-    shown = "if i % 2 == 1 and i % 4:\n    print(meter.avg, meter.count)\n"
     few = UPDATE + "if i % 4 == 0:\n    print(meter.avg, meter.latest())\n"
     for step, end in ((UPDATE, "print(meter.avg, meter.count)"), (few, "print(meter.val)")):
         monkeypatch.setattr("autofast.model.limits.READING", 2_500)

@@ -23,6 +23,7 @@ from autofast.model.source import (
     contains_kind,
     first_line,
     function_of,
+    is_at_top,
     parent_of,
     walk,
     within,
@@ -233,9 +234,9 @@ def _is_endless(script: Script, loop: Loop) -> bool:
 def _lookers(script: Script, sink: Sink, loop: Loop) -> Iterator[ast.AST]:
     """Every place that may look at, or change, what a sink fills."""
     holder = sink.holder
-    if script.unread and isinstance(holder, ast.Name) and is_private(script, holder):
-        check_own(script, function_of(holder), holder.id)
-        yield from mentions(function_of(holder), holder.id)
+    if script.unread and script.may_be(holder, Inst):  # a private one
+        check_own(script, function_of(holder), variable_name(holder))
+        yield from mentions(function_of(holder), variable_name(holder))
     elif isinstance(holder, ast.Name) and not script.may_be(holder, Inst):
         yield from _of_variable(script, holder, sink, loop)
     else:
@@ -246,15 +247,12 @@ def is_private(script: Script, holder: ast.expr) -> bool:
     """Whether nobody but its function can have the average meter of a variable: it is made there,
     and asked for numbers and methods by this name alone.
     """
-    scope = function_of(holder)
-    made = script.analysis(Flow).definition(holder)
-    if not isinstance(holder, ast.Name) or isinstance(scope, ast.Module) or made is None:
+    scope, made = function_of(holder), script.analysis(Flow).definition(holder)
+    if made is None or is_at_top(holder) or not script.must_be(holder, Inst):
         return False
-    if not isinstance(made.value, ast.Call) or not script.must_be(holder, Inst):
-        return False
-    uses = [n for n in mentions(scope, holder.id) if n is not made.node]
+    uses = [n for n in mentions(scope, variable_name(holder)) if n is not made.node]
     inits = [c.func for t in script.called(made.value) for c in code_of(t)]
-    return all(only_counts(script, f) for f in inits) and all(
+    return surely(only_counts(script, f) for f in inits) and all(
         function_of(n) is scope and is_read(n) and _asks_for_a_number(script, parent_of(n))
         for n in uses
     )
@@ -262,7 +260,7 @@ def is_private(script: Script, holder: ast.expr) -> bool:
 
 def _asks_for_a_number(script: Script, asked: ast.AST | None) -> bool:
     """``meter.avg``, ``meter.update(x)``: no object of the meter's gets another name."""
-    if not isinstance(asked, ast.Attribute) or not is_read(asked):
+    if not is_attribute(asked) or not is_read(asked):
         return False
     if call_of(asked) is not None:
         return not not_a_keeper(script, asked)

@@ -92,11 +92,9 @@ def _is_tensor(script: Script, core: ast.expr) -> bool:
     """Whether nothing but a tensor is read; what may be None besides would be an error already."""
     if all(isinstance(t, Tensor) or t == Const(None) for t in script.values(core)):
         return True
-    return any(
-        is_method(s.value, "backward") and script.analysis(Flow).is_same(s.value.func.value, core)
-        for s in statements_beside(statement_of(core))
-        if isinstance(s, ast.Expr)
-    )
+    here = [getattr(s, "value", None) for s in statements_beside(statement_of(core))]
+    backwards = (call.func.value for call in here if is_method(call, "backward"))
+    return any(script.analysis(Flow).is_same(loss, core) for loss in backwards)
 
 
 def on_device(thing: object) -> bool:
