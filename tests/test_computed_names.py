@@ -115,3 +115,68 @@ def test_reading_a_variable_by_its_name_changes_none(tmp_path: Path) -> None:
     )
     script = read_script(tmp_path / "train.py", tmp_path)
     assert script.steps and not script.calls("torch.manual_seed")
+
+
+PACKAGE = {
+    "zoo/__init__.py": "import zoo.first\nfrom . import second\n",
+    "zoo/first.py": NETS + "\ndef build(width, scale=1):\n    return First(width)\n",
+    "zoo/second.py": NETS + "\ndef build(width, scale=1):\n    return Second(width)\n",
+}
+NAMED = """
+import yaml
+import zoo, nets_of
+options = {"net": "first", "kind": "First"}
+def update(path):
+    for key, value in yaml.safe_load(open(path)).items():
+        options[key] = value
+import sys
+update(sys.argv[1])
+"""
+NETS_OF = "from __future__ import division\nfrom zoo.first import First\nfrom zoo.second import Second\n"
+
+
+def named(make: str, **files: str) -> bool:
+    text = TRAIN.replace("{make}", make).replace("kept = ", NAMED + "kept = ")
+    given = {"nets.py": NETS, "nets_of.py": NETS_OF, **PACKAGE, **files}
+    return bool(apply("channels-last", text, files=given).fixes)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "eval('zoo.' + options['net'] + '.build')(4)",
+        "eval('zoo.{}.build'.format(options['net']))(4)",
+        "eval('nets_of.' + options['kind'])()",
+        "eval(f\"nets_of.{options['kind']}\")(width=5)",
+        "getattr(nets_of, options['kind'])()",
+    ],
+)
+def test_a_file_of_settings_may_say_another_name(make: str) -> None:
+    """What the settings of the script name, and all else that the module offers."""
+    assert named(make)
+
+
+UNKNOWN = (
+    NETS.replace("self.a(x)", "OTHER(self.a(x))")
+    + "\ndef build(width, scale=1):\n    return First(width)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("make", "files"),
+    [
+        # whether something imports it is not known
+        ("eval('zoo.' + options['net'] + '.build')(4)", {"zoo/third.py": UNKNOWN}),
+        ("eval('zoo.' + options['net'] + '.missing')(4)", {}),
+        ("eval('nets_of.' + options['kind'])()", {"zoo/second.py": UNKNOWN}),
+        (
+            "eval('nets_of.' + options['kind'])()",
+            {"nets_of.py": NETS_OF + "import library\nglobals()[library.name()] = library.Net\n"},
+        ),
+        ("eval(options['kind'])()", {}),
+        ("eval('zoo' + options['net'] + '.build')(4)", {}),
+        ("eval(options['net'] + '.build')(4)", {}),
+    ],
+)  # fmt: skip
+def test_settings_that_may_name_what_is_not_known(make: str, files: dict[str, str]) -> None:
+    assert not named(make, **files)

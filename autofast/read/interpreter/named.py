@@ -70,7 +70,8 @@ def evaluated(interp: Core, source: ast.expr, env: Env, node: ast.expr) -> Value
     if len(holes) > 1 or not PATH.fullmatch("".join(texts)):
         return None
     found: Values | None = None
-    for name in "".join(p if isinstance(p, str) else "\0" for p in parts).split("."):
+    path = "".join(p if isinstance(p, str) else "\0" for p in parts).split(".")
+    for name, after in zip(path, [*path[1:], ""], strict=True):
         if name.strip("\0") and "\0" in name:  # a part of a name
             if found is None:
                 return None  # `"Net" + kind`
@@ -86,7 +87,7 @@ def evaluated(interp: Core, source: ast.expr, env: Env, node: ast.expr) -> Value
         else:
             found = NOTHING.union(
                 *(
-                    _member(interp, t, key, node)
+                    _member(interp, t, key, node, after)
                     for t in ordered(found)
                     for key in ordered(holes[0])
                 )
@@ -143,9 +144,13 @@ def _attributes(interp: Core, found: Values, name: str, node: ast.expr) -> Value
     return NOTHING.union(*(interp.attribute(t, name, node) for t in ordered(found)))
 
 
-def _member(interp: Core, thing: Thing, key: Thing, node: ast.expr) -> Values:
+def _member(interp: Core, thing: Thing, key: Thing, node: ast.expr, after: str) -> Values:
     if is_const(key, str):
         return interp.attribute(thing, key.value, node)
     if isinstance(thing, Module) and isinstance(key, (Arg, Setting)):
         return chosen.member(interp, thing, key, node)
+    if after and isinstance(thing, Module) and not isinstance(key, (Arg, Setting)):
+        return chosen.modules_with(interp, thing, after) or values(COMPUTED)
+    if offered := chosen.any_member(thing, key):
+        return offered
     return values(Ref(f"{thing.name}.*") if isinstance(thing, Ref) else COMPUTED)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from autofast.model import disk
 from autofast.model.limits import MOST_CALLEES
 from autofast.model.names import DATASET_BASES, MODULE_BASES, canonical, first_part
 from autofast.model.several import wordset
@@ -89,12 +90,22 @@ def any_member(module: Thing, name: Thing) -> Values:
     fits = re.compile(re.escape(pattern or "*").replace(r"\*", ".*"))
     public = [v for key, v in module.env.vars.items() if key[:1] != "_" and fits.fullmatch(key)]
     found = [t for held in public for t in held if not isinstance(t, Module)]
+    found = [t for t in found if not (isinstance(t, Ref) and first_part(t.name) == "__future__")]
     bases = {n for t in found if isinstance(t, Cls) for n in t.external}
     found = [t for t in found if not is_named(t, Ref, bases)]
     if sum(not isinstance(t, (Const, Num)) for t in found) <= MOST_CALLEES:
         return join(frozenset(found))
     own = frozenset(t for t in found if _is_of(module, t))
     return own | {COMPUTED} if len(own) <= MOST_CALLEES else one_of(own)
+
+
+def modules_with(interp: Core, package: Module, name: str) -> Values:
+    """The modules of a package that have this name; empty where others may be imported, too."""
+    folder, found = package.source.path.parent, {s.path: m for s, m in interp.modules.items()}
+    files = [path.resolve() for path in disk.matching(folder, "*.py")]
+    if package.source.path.name != "__init__.py" or not found.keys() >= set(files):
+        return NOTHING
+    return values(*(m for m in map(found.get, files) if m and m is not package and name in m.env.vars))
 
 
 def networks_in(several: Values) -> Values:
