@@ -756,3 +756,31 @@ def test_apex_behind_an_option_keeps_its_optimizer() -> None:
     ]
     always = OPTIONAL_APEX.replace("if args.use_amp:\n    model", "if True:\n    model")
     assert "apex changes the optimizer" in apply("fused-optimizer", always).refusals
+
+
+TABLE = """
+table = nn.Embedding(8, 4){made}
+rows = torch.arange(8)
+{moved}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made_with", "moved", "written"),
+    [
+        ("", "", False),
+        (".to(device)", "", True),
+        ("", "table.to(device)", True),
+        ("", "for part in (table,):\n    part.to(device)", True),
+    ],
+)
+def test_a_module_that_stays_on_the_host(made_with: str, moved: str, written: bool) -> None:
+    """Before torch 2.4 the mix is an error; since then its rows are updated on the host."""
+    both = "optim.Adam([{'params': model.parameters()}, {'params': table.parameters()}], lr=1e-2)"
+    text = script(both, before=TABLE.format(made=made_with, moved=moved)).replace(
+        "model(x)", "model(x + table(rows.to(table.weight.device)).to(x.device))"
+    )
+    done = apply(RULE, text)
+    assert bool(done.fixes) is written
+    assert written or "stays on the host" in done.refusals
+    assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"])

@@ -16,7 +16,13 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edit
 from autofast.facts.gradients import comes_late
-from autofast.facts.optimizers import FUSED, SINCE, has_momentum, sparse_gradients
+from autofast.facts.optimizers import (
+    FUSED,
+    SINCE,
+    has_momentum,
+    left_on_host,
+    sparse_gradients,
+)
 from autofast.facts.settings import setting_place, settings_place
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import definitions_at, function_around
@@ -251,6 +257,8 @@ def why_not_fused(script: Script, optimizer: Optimizer, *, without_apex: bool) -
     for site in script.methods("register_step_pre_hook", "register_step_post_hook"):
         if any(o.this in optimizer.things for o in site):
             return f"its hooks ({at(site)}) would run in steps that a GradScaler skips, too"
+    if host := left_on_host(script, optimizer):
+        return f"the module of {host} stays on the host, where its part is updated: move it to the device first"
     return sparse_gradients(script) or _complex(script, optimizer) or _lightning_clips(script)
 
 
