@@ -784,3 +784,53 @@ def test_a_module_that_stays_on_the_host(made_with: str, moved: str, written: bo
     assert bool(done.fixes) is written
     assert written or "stays on the host" in done.refusals
     assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"])
+
+
+HELD = """
+import argparse
+
+import torch
+from torch import nn, optim
+
+torch.manual_seed(0)
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args([])
+use = torch.cuda.is_available() and not args.no_cuda
+losses = []
+
+
+def train(args):
+    model = nn.Linear(4, 1)
+    {before}
+    optimizer = optim.Adam(model.parameters(), lr=1e-2)
+    for step in range(20):
+        loss = model(torch.randn(8, 4).to(args.device)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+
+args.device = torch.device("cuda:0" if use else "cpu")
+{more}
+train(args)
+"""
+MOVED = "model = model.to(args.device)"
+
+
+@pytest.mark.parametrize(
+    ("before", "more", "asked"),
+    [
+        (MOVED, "", 'args.device.type == "cuda"'),
+        ("model = model.to(args.device) if args.device else model.cuda()", "", "is_available()"),
+        (f"if not losses:\n        {MOVED}", "", "is_available()"),
+        (f"{MOVED}\n    args = argparse.Namespace(device='cpu')", "", "is_available()"),
+        (MOVED, "other = argparse.Namespace()\nother.device = 'cpu'", "is_available()"),
+    ],
+)
+def test_a_device_that_options_hold(before: str, more: str, asked: str) -> None:
+    """Only where it is certainly there, and a ``torch.device``: a string has no ``type``."""
+    done = apply(RULE, HELD.format(before=before, more=more))
+    assert f"fused={asked}" in done.text.replace("fused=torch.cuda.", "fused=")
+    assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"])

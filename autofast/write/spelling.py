@@ -28,8 +28,9 @@ from autofast.model.source import (
     parent_of,
     source_of,
     statement_of,
+    within_statement,
 )
-from autofast.model.syntax import is_attribute, is_read, is_stored
+from autofast.model.syntax import COMPREHENSIONS, FUNCTIONS, is_attribute, is_read, is_stored
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
 from autofast.model.values import (
     Ext,
@@ -279,7 +280,7 @@ def uses_gpu(script: Script) -> bool:
 
 def cuda_test(script: Script, place: ast.AST) -> Spelled:
     """An expression that is true where training runs on CUDA, valid before the statement."""
-    if (name := device_before(script, place)) is not None:
+    if (name := device_before(script, place) or _device_attribute(script, place)) is not None:
         return f'{name}.type == "cuda"', ()
     torch, edits = torch_in(source_of(place))
     return f"{torch}.cuda.is_available()", edits
@@ -357,6 +358,43 @@ def _before(script: Script, place: ast.AST, fits: Callable[[Values], bool]) -> s
         if name in loaded or _is_bound_above(script, scope, name):
             return name  # a global that the function uses already, or may use
     return None
+
+
+def _device_attribute(script: Script, place: ast.AST) -> str | None:
+    """``args.device`` or ``self.device``, which is read or stored before the statement of ``place``
+    whatever happens, and is a ``torch.device`` wherever the project stores one of its name.
+    """
+    scope = function_of(place)
+    graph, here = graph_of(script, place), statement_of(place)
+    stores = [n for n in of_kind(own_nodes(scope), ast.Name) if not is_read(n)]
+    for node in of_kind(own_nodes(scope), ast.Attribute):
+        owner = node.value
+        known = not is_read(node) or is_device_object(script.values(node))
+        if not isinstance(owner, ast.Name) or not known or not _is_evaluated(node):
+            continue
+        before = statement_of(node) is not here and graph.dominates(node, place)
+        anew = (n for n in stores if n.id == owner.id and not graph.dominates(n, node))
+        if before and not any(anew) and _holds_devices(script, node.attr):
+            return ast.unparse(node)
+    return None
+
+
+def _is_evaluated(node: ast.AST) -> bool:
+    """Whether an expression is computed wherever its statement runs."""
+    return not any(
+        isinstance(outer, (*FUNCTIONS, *COMPREHENSIONS, ast.IfExp, ast.BoolOp))
+        for outer in within_statement(node)
+    )
+
+
+def _holds_devices(script: Script, name: str) -> bool:
+    """Whether every attribute of this name that the project stores is a device."""
+    every = (n for s in script.sources for n in s.each(ast.Attribute) if n.attr == name)
+    stored = [parent_of(n) for n in every if not is_read(n)]
+    given = [s.value for s in stored if isinstance(s, (ast.Assign, ast.AnnAssign)) and s.value]
+    return len(given) == len(stored) > 0 and all(
+        is_device_object(script.values(expr)) for expr in given
+    )
 
 
 def _is_bound_above(script: Script, function: ast.AST, name: str) -> bool:
