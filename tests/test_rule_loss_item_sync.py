@@ -100,6 +100,27 @@ def untouched(text: str) -> None:
     assert not done.fixes, done.lines
 
 
+@pytest.mark.parametrize(
+    ("imports", "free"),
+    [
+        ("from models.train import WIDTH", True),
+        ("import models.train as parts", True),
+        ("from .train import WIDTH", True),
+        ("from . import train", True),
+        ("from models import train", True),
+        ("from .. import train", False),
+        ("import train", False),
+        ("from train import *", False),
+        ("from unknown.train import WIDTH", False),
+    ],
+)
+def test_files_of_the_same_name_are_others(imports: str, free: bool) -> None:
+    text = HEAD + "import models.net\n" + training("value = loss.item()\n", "", "print(value)")
+    files = {"models/__init__.py": "", "models/train.py": "WIDTH = 2\n"}
+    files["models/net.py"] = f"def late():\n    {imports}\n".replace("import *", "import value")
+    assert bool(apply("loss-item-sync", text, files=files).fixes) is free
+
+
 HITS = "(out.argmax(1) == y).sum()"
 
 

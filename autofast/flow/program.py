@@ -12,6 +12,7 @@ from autofast.flow.callgraph import code_of
 from autofast.flow.cfg import Graph
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.graph import Function
+from autofast.flow.importers import Importers
 from autofast.flow.positions import common_frames
 from autofast.flow.scopes import is_parameter, own_nodes, owner, scope_of, variables_of
 from autofast.model.contents import each_once
@@ -155,11 +156,19 @@ class Flow:
         return isinstance(function, ast.Module) and self.exported(function) is None
 
     def _imports_entry(self, node: ast.Import | ast.ImportFrom) -> bool:
-        stem = self.script.entry.path.stem
-        names = [a.name for a in node.names] + (
-            [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        )
-        return any(stem in name.split(".") for name in names)
+        """Whether an import may be one of the entry: that of ``models.train`` is none of a
+        ``train.py`` beside the package.
+        """
+        level, base = getattr(node, "level", 0), getattr(node, "module", None)
+        names = [a.name for a in node.names]
+        if isinstance(node, ast.ImportFrom):
+            names = [".".join(filter(None, (base, name))) for name in (None, *names)]
+        entry = self.script.entry.path
+        mine = [n for n in names if entry.stem in n.split(".")]
+        found = [self.script.analysis(Importers).module(source_of(node), n, level) for n in mine]
+        known = [path for path in found if path is not None]
+        beside = not level and any(n.split(".")[0] == entry.stem for n in mine)
+        return bool(mine) and (beside or not known or entry.resolve() in known)
 
 
 def graph_of(script: Script, node: ast.AST) -> Graph:
