@@ -4,9 +4,10 @@ it.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import After, Before, plain_code
+from autofast.edit.edits import After, Before, Wrap, plain_code
 from autofast.edit.order import Rank
 from autofast.facts.cost import gains
 from autofast.facts.several_processes import several_processes
@@ -14,7 +15,7 @@ from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.compiling.legality import Compiled
-from autofast.techniques.optimizer.frozen import dropped_backwards
+from autofast.techniques.optimizer.frozen import dropped_backwards, ended_backwards
 
 OWNERS = ("lightning", "accelerate", "hf-trainer", "deepspeed", "fabric")
 
@@ -32,7 +33,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compute no gradients for a model that drops them, while another one learns from it."""
     if any_in(OWNERS, script.frameworks):
         return
+    names = set()
     for found, why in dropped_backwards(script):
+        names.add(found.name)
         if options.decides(Compiled):
             why = why or "models are compiled, and would be so again where parameters are frozen"
         if several_processes(options):
@@ -48,3 +51,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             After(found.last, plain_code(f"{found.name}.requires_grad_(True)")),
         )
         yield Finding(found.backward.node, message, edits=edits)
+    for call, why in ended_backwards(script):
+        name = ast.unparse(call.func)
+        if name not in names:
+            message = f"a backward goes through `{name}`, whose gradients are dropped"
+            if several_processes(options):
+                why = why or "DistributedDataParallel waits for the gradients of all parameters"
+            detached = () if why else (Wrap(call, "{}.detach()"),)
+            yield Finding(call, message, refusal=why, edits=detached)

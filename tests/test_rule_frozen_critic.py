@@ -204,3 +204,98 @@ def test_refused(why: str) -> None:
 def test_not_beside_compile() -> None:
     found = apply(f"{RULE} compile", GAN)
     assert not any(f.rule == RULE for f in found.fixes) and "would be so again" in found.refusals
+
+
+CRITIC_FIRST = """
+import torch
+import torch.nn as nn
+import torch.utils.checkpoint as cp
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+generator = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)).to(device)
+critic = nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1)).to(device)
+optimizer_c = torch.optim.Adam(filter(lambda p: p.requires_grad, critic.parameters()), lr=0.01)
+optimizer_g = torch.optim.Adam(generator.parameters(), lr=0.01)
+losses, kept = [], []
+for step in range(6):
+    real = torch.randn(5, 4, device=device)
+    for _ in range(2):
+        z = torch.randn(5, 3, device=device)
+        optimizer_c.zero_grad()
+        optimizer_g.zero_grad()
+        if step % 2:
+            fake = generator(z)
+            loss_c = critic(fake).mean() - critic(real).mean()
+        else:
+            loss_c = critic(real).exp().mean() - critic(generator(z)).mean()
+        loss_c.backward()
+        optimizer_c.step()
+    z = torch.randn(5, 3, device=device)
+    optimizer_c.zero_grad()
+    optimizer_g.zero_grad()
+    loss_g = -critic(generator(z)).mean()
+    loss_g.backward()
+    optimizer_g.step()
+    losses += [loss_c.item(), loss_g.item()]
+weights = [p.tolist() for m in (generator, critic) for p in m.parameters()]
+"""
+FAKE, BACK = "            fake = generator(z)\n", "        loss_c.backward()\n"
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("critic = nn.Sequential(", "critic = nn.Sequential(nn.ReLU(inplace=True), "),
+        (FAKE, f"{FAKE}            kept.append(fake)\n"),
+        (FAKE, f"{FAKE}            fake = (fake, z)[0]\n"),
+        ("        optimizer_g.zero_grad()\n        if", "        if"),
+    ],
+)
+def test_what_the_critic_is_given_is_detached(old: str, new: str) -> None:
+    """Where a backward of another model's goes on through the one that made it."""
+    text = changed((old, new), text=CRITIC_FIRST)
+    found = apply(RULE, text)
+    assert "fake = generator(z).detach()" in found.text and len(found.fixes) == 2
+    assert "loss_c = critic(real).exp().mean() - critic(generator(z).detach()).mean()" in found.text
+    before, after = run(text), run(found.text)
+    assert before["losses"] == after["losses"] and before["weights"] == after["weights"]
+
+
+ONCE = "    optimizer_c.zero_grad()\n    optimizer_g.zero_grad()\n    loss_g"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # its gradients are used: added to those of the next backward, read, clipped, stepped with
+        (ONCE, "    optimizer_c.zero_grad()\n    loss_g"),
+        ("optimizer_g.zero_grad()", "optimizer_g.zero_grad(set_to_none=False)"),
+        (BACK, f"{BACK}        losses.append(generator[0].weight.grad.sum().item())\n"),
+        (BACK, f"{BACK}        nn.utils.clip_grad_norm_(generator.parameters(), 1)\n"),
+        (BACK, f"{BACK}        optimizer_g.step()\n"),
+        # another backward goes through the same results
+        (BACK, "        loss_c.backward(retain_graph=True)\n        loss_c.backward()\n"),
+        (BACK, f"{BACK}        again = fake.mean()\n        again.backward()\n"),
+        (BACK, f"{BACK}        kept.append(fake.mean())\n        kept.pop().backward()\n"),
+        (f"{BACK}        optimizer_c.step()\n", "        def closure():\n            loss_c.backward()\n            return loss_c\n        optimizer_c.step(closure)\n"),
+        # somebody asks for their graph, or for a gradient of them
+        (FAKE, f"{FAKE}            losses.append(float(fake.requires_grad))\n"),
+        (FAKE, f"{FAKE}            fake.retain_grad()\n"),
+        (FAKE, f"{FAKE}            losses.append(torch.autograd.grad(critic(fake).sum(), fake)[0].sum().item())\n"),
+        (FAKE, f"{FAKE}            fake.register_hook(lambda g: losses.append(g.sum().item()))\n"),
+        ("critic(fake)", "cp.checkpoint(critic, fake, use_reentrant=True)"),
+        # what it is given needs one
+        ("        z = torch.randn(5, 3, device=device)", "        z = torch.randn(5, 3, device=device, requires_grad=True)"),
+        (FAKE, f"            z.requires_grad_()\n{FAKE}"),
+        # it may be frozen then, and there is nothing to detach
+        (FAKE, f"            for p in generator.parameters():\n                p.requires_grad = False\n{FAKE}"),
+        # layers that learn by this backward
+        ("critic = nn.Sequential(", "critic = nn.Sequential(nn.Linear(4, 8), *generator[1:], "),
+    ],
+)  # fmt: skip
+def test_what_the_critic_is_given_stays(old: str, new: str) -> None:
+    found = apply(RULE, changed((old, new), text=CRITIC_FIRST))
+    assert "fake = generator(z).detach()" not in found.text, found.lines

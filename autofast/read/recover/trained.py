@@ -53,7 +53,7 @@ class Training:
                     self.add(_differentiated(occurrence), occurrence.stack)
         for (kind, _), site in script.log.each():
             for occurrence in site:
-                if kind not in BACKWARDS and (given := _handed_out(kind, occurrence)):
+                if kind not in BACKWARDS and (given := handed_out(kind, occurrence)):
                     passes = {p for t in tensors_in(given) for p in t.passes}
                     self.passes |= passes
                     if passes and kind not in ("tensor_write", "set_item", "inplace"):
@@ -109,7 +109,7 @@ def _differentiated(occurrence: Occurrence) -> Values:
     return args.get(0, "outputs") | args.get(0, "tensors") | args.get(0, "loss")
 
 
-def _handed_out(kind: str, occurrence: Occurrence) -> Values:
+def handed_out(kind: str, occurrence: Occurrence) -> Values:
     """The tensors that leave the project here for code that may train with them."""
     this = occurrence.this
     written = kind == "set_item" and isinstance(this, (Tensor, Unknown))

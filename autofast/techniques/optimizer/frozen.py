@@ -9,22 +9,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.facts.freezing import may_freeze
-from autofast.facts.gradient_accesses import gradient_accesses
+from autofast.facts.gradient_accesses import gradient_accesses, named_in_text
 from autofast.facts.gradient_events import clips, zero_grads
 from autofast.facts.optimizers import where_it_grows
 from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event
+from autofast.facts.untrained import NEEDING
 from autofast.flow.loops import loop_exits
 from autofast.flow.positions import index_in_block, statements_beside
 from autofast.flow.typestate import Events, Protocol, follow
+from autofast.flow.valueflow import first_reason
 from autofast.model.calls import is_path, keyword_of
 from autofast.model.contents import without_wrappers
+from autofast.model.events import CallFrame, Occurrence, Site
+from autofast.model.kinds import is_module
 from autofast.model.names import DDP
 from autofast.model.roles import Backward, Optimizer, Step
 from autofast.model.script import Script
-from autofast.model.several import any_in
+from autofast.model.several import any_in, first_such, of_kind, wordset
 from autofast.model.source import at, parent_of, statement_of, within_any
-from autofast.model.values import Thing
+from autofast.model.syntax import is_stored
+from autofast.model.tensors import tensors_in
+from autofast.model.values import Const, Inst, Tensor, Thing, all_of
+from autofast.read.recover.trained import BACKWARDS, Training, handed_out
 from autofast.rule import Refusal
 
 
@@ -70,15 +77,84 @@ def dropped_backwards(script: Script) -> Iterator[tuple[Dropped, str]]:
         if len(step.backwards) < 2 or len(script.optimizers) < 2:
             continue
         for backward in step.backwards:
-            models = {
-                id(m): m for t in backward.tensors for x in t.models for m in without_wrappers(x)
-            }
+            models = _models_of(backward)
             for model in models.values():
                 others = [m for m in models.values() if m is not model]
                 found = _place(script, step, backward, model)
                 if not others or found is None or not _is_unused(script, step, backward, model):
                     continue
                 yield found, against(script, model, others)
+
+
+# What asks a tensor for its graph, or makes one that has a gradient of its own.
+ASKING = NEEDING | wordset("grad_fn is_leaf grad retains_grad")
+CHECKPOINTS = tuple(f"torch.utils.checkpoint.checkpoint{more}" for more in ("", "_sequential"))
+
+
+def ended_backwards(script: Script) -> Iterator[tuple[ast.Call, str]]:
+    """The calls of a model that make of data what another model learns from: a backward that goes
+    through the other one computes the gradients of the first, too, which are dropped. Each with why
+    its result is not detached; empty where it is.
+    """
+    backwards = [(step, b) for step in script.steps for b in step.backwards]
+    if len(backwards) < 2 or len(script.optimizers) < 2 or _says_what_trains(script):
+        return
+    if Training(script).blind or script.calls(*CHECKPOINTS):
+        return  # it may train by other code; what is checkpointed needs inputs with a gradient
+    for step, backward in backwards:
+        through = {p for t in backward.tensors for p in t.passes}
+        models = _models_of(backward)
+        dropped = {k for k, m in models.items() if _is_unused(script, step, backward, m)}
+        for site in step.forwards if dropped else ():
+            mine = {id(m): m for o in site for m in without_wrappers(o.this)}
+            others = [m for k, m in models.items() if k not in mine]
+            if site.node in through and others and mine and mine.keys() <= dropped:
+                if site.call is not None and _is_of_data(script, site, site.call, backward):
+                    whys = (against(script, m, others) for m in mine.values())
+                    yield site.call, first_reason(whys)
+
+
+def _models_of(backward: Backward) -> dict[int, Thing]:
+    """The models that a backward goes through, by id."""
+    return {id(m): m for t in backward.tensors for x in t.models for m in without_wrappers(x)}
+
+
+def _says_what_trains(script: Script) -> bool:
+    """Whether parameters are frozen at times, or anything but parameters needs a gradient."""
+    given = (k.value for k in script.each(ast.keyword) if k.arg == "requires_grad")
+    return (
+        any(n.attr == "requires_grad_" for n in script.each(ast.Attribute))
+        or any(n.attr == "requires_grad" and is_stored(n) for n in script.each(ast.Attribute))
+        or any(script.values(value) != {Const(False)} for value in given)
+        or named_in_text(script, "requires_grad") is not None
+    )
+
+
+def _is_of_data(script: Script, site: Site, call: ast.Call, backward: Backward) -> bool:
+    """Whether a model is given nothing with a gradient, and nothing but one backward asks what it
+    gives for its graph.
+    """
+    if not (script.must_be(call, Tensor) and script.called(call) <= _as_called([site])):
+        return False
+    given = [t for o in site for t in o.data["inputs"]]
+    if not all_of(given, Tensor) or any(t.grad or t.param for t in of_kind(given, Tensor)):
+        return False
+    others = [tensors_in(script.values(n.value)) for n in script.each(ast.Attribute) if n.attr in ASKING]
+    for (kind, _), other in script.log.each():
+        for o in other if other.node is not backward.node else ():
+            if kind in BACKWARDS:
+                others.append(tensors_in(frozenset(filter(None, [o.this])), *o.args.each))
+            elif not _is_of_layer(kind, o):
+                others.append(tensors_in(handed_out(kind, o)))
+    own = tensors_in(script.values(call))
+    return all(t.passes <= {call} for t in own) and not any(call in t.passes for ts in others for t in ts)
+
+
+def _is_of_layer(kind: str, occurrence: Occurrence) -> bool:
+    """Whether the forward of a layer gives its result to the layer behind it."""
+    frame = first_such(reversed(occurrence.stack), CallFrame)
+    owner = frame.func.owner if kind == "return" and frame is not None else None
+    return owner is not None and is_module(Inst(owner, None))
 
 
 def _owners(script: Script, model: Thing) -> list[Optimizer]:
@@ -93,6 +169,8 @@ def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> 
     owners = _owners(script, model)
     if not owners or not all(o.params for o in script.optimizers):
         return False
+    if any(u.closure for other in script.steps for u in other.updates):
+        return False  # which backwards an update runs, and when, is its own affair
     mine = frozenset(id(t) for o in owners for t in o.things)
     try:
         read, after = gradient_accesses(script)
