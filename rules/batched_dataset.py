@@ -17,6 +17,7 @@ from autofast.techniques.loading.batched import (
     is_batched,
     only_collects,
     sampler_of_batches,
+    why_another,
     why_not_batched,
 )
 from autofast.techniques.loading.numbers import no_longer_imported, split_numbers
@@ -60,6 +61,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(node, NUMBERS, edits=split, effect=Effect.SAMPLING, key=node)
             gone.append(node)
             continue
+        if not is_batched(loader) and (why := why_another(loader)):
+            yield Finding(loader.node, ITEMS, refusal=why)
         if not only_collects(loader) or is_batched(loader):
             continue
         if why := next(

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ast
 import struct
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -803,3 +805,98 @@ def test_tensors_that_a_constructor_is_given(x: str, copied: bool) -> None:
     setup += f"data = Rows({x}, y=torch.arange(30))" + LOADED
     found = checked(setup, GIVEN.replace("self.x, self.y = x, y", "self.x = x\n        self.y = y"))
     assert found.fixes and ("contiguous()" in found.text) is copied
+
+
+PROCESSES = """
+import torch
+import torch.multiprocessing as mp
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+def train(rank, data, given, out):
+    torch.manual_seed(rank)
+    loader = DataLoader(data, **given)
+    model = nn.Linear(784, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    {before}
+    for epoch in range(2):
+        for x, y in loader:
+            loss = model(x.flatten(1)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            out.append(loss.item())
+
+if __name__ == "__main__":
+    data = datasets.MNIST("data", transform=transforms.ToTensor())
+    losses = []
+    for rank in range(2):
+        {start}
+"""
+START = "p = mp.Process(target=train, args=(rank, data, {'batch_size': 16, 'shuffle': True}, losses))\n        p.start(); p.join()"
+CALL = "train(rank, data, {'batch_size': 16, 'shuffle': True}, losses)"
+
+
+class Digits(torch.utils.data.Dataset):
+    """In the place of torchvision's."""
+
+    def __init__(self, root: str, transform: Any) -> None:
+        made = torch.Generator().manual_seed(0)
+        self.data = torch.randint(0, 256, (40, 28, 28), generator=made, dtype=torch.uint8)
+        self.targets, self.transform = torch.arange(40) % 10, transform
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.transform(self.data[index]), int(self.targets[index])
+
+
+def test_each_process_has_its_own_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that starts processes makes none of them make its images again."""
+    parts = {
+        "datasets": types.SimpleNamespace(MNIST=Digits),
+        "transforms": types.SimpleNamespace(ToTensor=lambda: lambda x: x[None].float() / 255),
+    }
+    monkeypatch.setitem(sys.modules, "torchvision", types.SimpleNamespace(**parts))  # type: ignore[arg-type]
+    text = PROCESSES.format(start=START, before="pass")
+    found = apply(RULE, text)
+    assert "DataLoader(TensorDataset(*as_tensors(data)), **given)" in found.text
+    runs = [run(t.replace(START, CALL))["losses"] for t in (text, found.text)]
+    assert runs[0] == runs[1] and len(runs[0]) == 12
+    # A loop in the process, or without processes, would make them again and again.
+    assert not apply(RULE, PROCESSES.format(start=CALL, before="pass")).fixes
+    anew = PROCESSES.format(start=START, before="pass").replace(
+        "    for epoch in range(2):\n", "    for epoch in range(2):\n        loader = DataLoader(data, **given)\n"
+    )
+    assert not apply(RULE, anew).fixes
+
+
+ANOTHER = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", default="rows")
+args = parser.parse_args([])
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ("library.data(args.data)", "what library.data() returns"),
+        ("Files()", "in other runs it has another data set: Files"),
+    ],
+)
+def test_items_that_are_at_hand_in_some_runs_alone(other: str, reason: str) -> None:
+    setup = f"""if args.data == "rows":
+    data = TensorDataset(torch.randn(30, 4), torch.randn(30))
+else:
+    data = {other}"""
+    text = script("DataLoader(data, batch_size=8)", dataset="import library\n" + FILES + ANOTHER, more=setup)
+    for rule in (RULE, "gpu-data"):
+        found = apply(rule, text)
+        assert reason in found.refusals and not found.fixes
+        assert found.refusals.count("in other runs") == 1
+    plain = text.replace(f"data = {other}", "data = TensorDataset(torch.randn(9, 4), torch.randn(9))")
+    assert "in other runs" not in apply(RULE, plain).refusals

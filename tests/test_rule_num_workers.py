@@ -391,6 +391,32 @@ def test_an_option_that_is_read_for_something_else() -> None:
     assert "reads it for something else" in apply(RULE, text).refusals
 
 
+MAKE = """
+def make(files, workers=1):
+    {more}
+    return DataLoader(files, batch_size=4, num_workers=workers)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "more", "reason"),
+    [
+        ("make(Files(), args.workers)", "pass", ""),
+        ("make(Files(), workers=int(args.workers))", "pass", ""),
+        ("make(Files(), args.workers)", "torch.set_num_threads(workers)", "reads it for something"),
+        ("make(Files(), args.workers + (torch.set_num_threads(args.workers) or 0))", "pass", "-"),
+    ],
+)
+def test_an_option_that_a_function_gets_for_its_loader(call: str, more: str, reason: str) -> None:
+    """The default of the parameter decides nothing, and the call that gives the option is no other
+    place that reads it.
+    """
+    dataset = FILES + ARGS.format(default=1) + MAKE.format(more=more)
+    found = apply(RULE, script(call, dataset=dataset))
+    assert ("default=min(8, os.cpu_count()))" in found.text) is not bool(reason)
+    assert "workers=1)" in found.text and (reason == "-" or reason in found.refusals)
+
+
 SETTINGS = {
     "dict": ("cfg = {'lr': 0.1, 'workers': 2}", "cfg['workers']"),
     "dict in a dict": ("cfg = {'train': {'workers': 2}}", "cfg['train']['workers']"),

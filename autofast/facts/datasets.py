@@ -22,7 +22,7 @@ from autofast.flow.provenance import assigned_value
 from autofast.flow.reflection import whose_attributes
 from autofast.flow.scopes import declared
 from autofast.model.calls import only_target, variable_name
-from autofast.model.events import Occurrence, loops
+from autofast.model.events import CallFrame, Occurrence, Stack, loops
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
@@ -263,7 +263,7 @@ def _images(
         for use in loader_usages(script, loader):
             if is_attribute(use.node, "dataset") and not is_measured(script, use.node):
                 return f"{at(use)} takes the dataset of a loader, which would be another"
-        if any(loops(ways_made(t)) for t in loader.things):
+        if any(loops(_in_process(script, ways_made(t))) for t in loader.things):
             return f"the loader of {at(loader)} is made in a loop, and with it all images"
         taken = _readers(loader.args, things)
         if taken is None:
@@ -271,6 +271,13 @@ def _images(
         readers |= {expr: expr for expr in taken}
     kind = short_name_of(things[0]), normalized
     return Images(call, kind, loaders, list(readers.values()))
+
+
+def _in_process(script: Script, stack: Stack) -> Stack:
+    """What of a way is in the process that comes to its end: each has its own images."""
+    starts = {site.node for site in script.log.of("process")}
+    begun = [n for n, f in enumerate(stack) if isinstance(f, CallFrame) and f.node in starts]
+    return stack[begun[-1] + 1 :] if begun else stack
 
 
 def _readers(arguments: Arguments, things: list[Ext]) -> list[ast.expr] | None:

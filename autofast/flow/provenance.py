@@ -120,9 +120,15 @@ class Trail:
         if len(stores) != 1:
             raise Unresolved(f"`{expr.id}` is set in {len(stores) or 'no'} places")
         if isinstance(stores[0], ast.arg):
-            if isinstance(option := one(self.script.values(expr)), Arg) and option.said is not None:
+            found = one(self.script.values(expr))
+            option = found if isinstance(found, Arg) and found.said is not None else None
+            try:  # also where the option is known: what gives it is on the way
+                origin = self._parameter(expr.id, function_of(stores[0]), stack, depth)
+            except Unresolved:
+                if option is None:
+                    raise
                 return self._option(option)
-            return self._parameter(expr.id, function_of(stores[0]), stack, depth)
+            return self._option(option) if option and origin.kind == "computed" else origin
         value = assigned_value(stores[0])
         if value is None:
             raise Unresolved(f"`{expr.id}` is not set by a plain assignment")

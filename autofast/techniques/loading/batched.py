@@ -71,11 +71,23 @@ SAMPLERS = wordset(
 
 def only_collects(loader: Loader) -> bool:
     """The items are at hand, and making a batch is no more than to collect them."""
-    return surely(
-        d.kind == "tensors"
-        or (d.kind == "project" and d.in_memory and not (d.iterable or d.random or d.reads))
-        for d in loader.datasets
+    return surely(map(_is_at_hand, loader.datasets))
+
+
+def _is_at_hand(dataset: Dataset) -> bool:
+    own = dataset.kind == "project" and dataset.in_memory
+    return dataset.kind == "tensors" or (
+        own and not (dataset.iterable or dataset.random or dataset.reads)
     )
+
+
+def why_another(loader: Loader) -> str:
+    """Where items are at hand in some runs alone: which other data set it may have."""
+    others = [d for d in loader.datasets if not _is_at_hand(d)]
+    if not others or len(others) == len(loader.datasets):
+        return ""
+    first = next((d for d in others if d.unknown), others[0])
+    return f"in other runs it has another data set: {first.unknown or first.name}"
 
 
 def is_batched(loader: Loader) -> bool:

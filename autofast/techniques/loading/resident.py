@@ -51,6 +51,7 @@ from autofast.techniques.loading.batched import (
     name_for_data,
     spelled_beside,
     statement_above,
+    why_another,
     why_not_movable,
 )
 from autofast.techniques.loading.image_batches import function_text, name_of
@@ -168,10 +169,12 @@ class _Plans:
         self.script = script
         self.found: list[tuple[Loader, Plan | str]] = []
         for loader in script.loaders:
-            if not is_used(script, loader) or loader.kept or not _lie_in_memory(loader):
-                continue
-            if is_batched(loader):
+            if not is_used(script, loader) or loader.kept or is_batched(loader):
                 continue  # single items, or batches that the data make themselves
+            if not _lie_in_memory(loader):
+                if why := why_another(loader):
+                    self.found.append((loader, why))
+                continue
             try:
                 self.found.append((loader, _plan(script, loader, drawn)))
             except Refusal as why:
