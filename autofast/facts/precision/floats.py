@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from autofast.facts.parts import parts_of
+from autofast.facts.parts import held_by, parts_of
 from autofast.facts.used_parameters import CONTAINERS, HOLDERS, WITHOUT
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.program import Flow
-from autofast.model.contents import members, with_contents
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import any_in, surely
+from autofast.model.several import any_in, any_of, surely
 from autofast.model.syntax import is_operation
-from autofast.model.values import Const, Ext, Num, Seq, Thing, Unknown, is_named
+from autofast.model.values import Ext, Seq, Thing, Unknown, is_named
 
 WEIGHTED = frozenset(f"torch.nn.{name}" for name in HOLDERS)
 KEEPS = CONTAINERS | frozenset(f"torch.nn.{name}" for name in WITHOUT)
@@ -37,8 +36,7 @@ def is_float(script: Script, expr: ast.expr, deeper: int = DEPTH) -> bool:
 def is_weightless(module: Thing) -> bool:
     """Whether a module is of layers of torch that have no weights, or containers of such."""
     plain = all(
-        isinstance(t, (Const, Num, Seq)) or is_named(t, Ext, KEEPS)
-        for t in with_contents((module,), members)
+        isinstance(t, Seq) or is_named(t, Ext, KEEPS) for t in held_by(module)
     )
     return isinstance(module, Ext) and plain
 
@@ -47,12 +45,11 @@ def _gives_floats(script: Script, thing: Thing, deeper: int) -> bool:
     """Whether a module gives floats of whatever it is given."""
     if isinstance(thing, Ext):
         parts = [t for t in parts_of(thing).values() if is_module(t)]
-        unknown = [t for t in with_contents((thing,), members) if isinstance(t, Unknown)]
         names = {t.name for t in parts if isinstance(t, Ext)}
         own = [t for t in parts if not isinstance(t, Ext)]
         return (
             any_in(names, WEIGHTED)
-            and not unknown
+            and not any_of(held_by(thing), Unknown)
             and names <= WEIGHTED | KEEPS
             and all(_gives_floats(script, t, deeper) for t in own)
         )
