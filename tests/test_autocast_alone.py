@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.amp import AMP, HEAD as BASE, amp, close, trained
+from tests.amp import AMP, HEAD as BASE, LOOP, amp, close, trained
 from tests.onerule import Applied
 
 HEAD = BASE.replace("lr=0.1", "lr=0.01")
@@ -128,3 +130,55 @@ def test_a_scaler_goes_with_it() -> None:
     done = amp(HEAD + RENDERS.replace("{returns}", JOINED), rules=AMP)
     assert "scaler.scale(loss).backward()" in done.lines
     assert "found = render(x)" not in done.lines
+
+
+SETTINGS = """
+import json
+
+
+def plain(found):
+    if isinstance(found, dict):
+        new = dict()
+        for key, inner in found.items():
+            new[key] = plain(inner)
+        return new
+    elif isinstance(found, list):
+        return [plain(inner) for inner in found]
+    return found
+
+
+options = plain(json.loads(open(PATH).read()))
+
+
+class Net(nn.Module):
+    def __init__(self, drop, widths):
+        super().__init__()
+        self.a = nn.Linear(8, widths[0])
+        self.register_buffer("scale", torch.linspace(options["first"], options["last"], 4))
+        self.b = nn.Sequential(nn.Dropout(drop), nn.Linear(widths[0], {out}))
+
+    def forward(self, x):
+        return self.b(torch.relu(self.a(x)))
+
+
+model = Net(options["drop"], options["net"]["widths"])
+"""
+
+
+def test_numbers_of_layers_need_not_be_known(tmp_path: Path) -> None:
+    """What a file says of a Linear or a Dropout is no layer; of what a list of layers holds, one is
+    not known.
+    """
+    file = tmp_path / "settings.txt"
+    file.write_text('{"drop": 0.0, "first": 1, "last": 2, "net": {"widths": [64, 4]}}')
+    head = SETTINGS.replace("PATH", repr(str(file)))
+    start, end = HEAD.index("class Net"), HEAD.index("criterion = ")
+
+    def text(made: str) -> str:
+        return HEAD[:start] + made + HEAD[end:] + LOOP
+
+    done = rewritten(text(head.replace("{out}", "widths[1]")))
+    assert "loss = criterion(model(x), y)" in done.lines
+    held = head.replace("nn.Dropout(drop)", 'options["layer"]').replace("{out}", "widths[1]")
+    other = amp(text(held), rules="autocast")
+    assert not other.fixes and "what json.loads() returns" in other.refusals

@@ -524,6 +524,25 @@ def test_a_sum_that_is_divided_is_no_large_loss():
     assert {"autocast", "grad-scaler"} <= {f.rule for f in done.fixes}, done.refusals
 
 
+@pytest.mark.parametrize(
+    ("below", "divided"),
+    [
+        ("loss = loss.sum() / int(y.numel())", True),
+        ("n = len(y)\n    loss = loss / n", True),
+        ("loss = loss / 2", False),
+        ("loss = loss + loss.detach() / len(y)", False),
+        ("if i % 2:\n        loss = loss / len(y)", False),
+        ("scaled = loss / len(y)", False),
+    ],
+)
+def test_a_sum_that_is_divided_before_the_backward(below: str, divided: bool) -> None:
+    text = changed("CrossEntropyLoss()", 'CrossEntropyLoss(reduction="sum")')
+    text = text.replace("criterion(model(x), y)", f"criterion(model(x), y)\n    {below}")
+    done = amp(text)
+    assert ("grad-scaler" in {f.rule for f in done.fixes}) is divided, done.refusals
+    assert divided or "is a sum" in "".join(f.refusal for f in done.findings) or done.fixes
+
+
 def test_the_sum_of_an_evaluation_is_no_gradient():
     text = (
         script()

@@ -17,6 +17,7 @@ from autofast.facts.cost import gains
 from autofast.facts.cost.machine import GPU
 from autofast.facts.cost.step import Estimate
 from autofast.facts.dimensions import dimension_count, least_dimensions
+from autofast.facts.makers import Makers
 from autofast.read import read_script
 from autofast.rule import Finding, Options, Question
 from tests.onerule import apply, run
@@ -1777,3 +1778,25 @@ made = {made}
     scope: dict[str, torch.Tensor] = {}
     exec(text, scope)
     assert scope["made"].dim() == least
+
+
+RECURSES = """
+import json
+import torch
+def plain(found):
+    if isinstance(found, dict):
+        new = dict()
+        for key, inner in found.items():
+            new[key] = plain(inner)
+        return new
+    return found
+options = plain(json.loads(open("settings.txt").read()))
+table = torch.ones(3) * options["first"]["scale"]
+"""
+
+
+def test_parts_of_what_a_function_makes_that_calls_itself(tmp_path: Path) -> None:
+    """Each turn asks for a part of a part of what was asked for before."""
+    script = model_of(tmp_path, RECURSES)
+    scale = script.entry.tree.body[-1].value.right  # type: ignore[attr-defined]
+    assert script.analysis(Makers).all(scale) == []

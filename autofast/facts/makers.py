@@ -26,6 +26,7 @@ from autofast.model.values import Func
 Way = tuple[object, ...]  # to a part of a value: places in tuples, keys, ANY element
 Place = tuple[ast.expr, Way]
 ANY = ...
+DEEPEST = 8  # parts inside each other: a function that calls itself would go on for ever
 AROUND = wordset("tqdm trange list tuple sorted reversed iter")
 
 
@@ -62,6 +63,8 @@ class Makers:
         """What gives an expression (its part at the end of the way) its value, one step back: none
         where that does not show; None where it is made here.
         """
+        if len(way) > DEEPEST:
+            return []
         match expr:
             case ast.Name():
                 return _together(self.defined(d, way) for d in self.flow.reaching(expr))

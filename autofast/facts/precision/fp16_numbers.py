@@ -9,11 +9,13 @@ from autofast.facts.batch.calls import reduction_of
 from autofast.facts.batch.losses_of_torch import loss_called
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.full_outputs import FullOutputs
+from autofast.flow.program import Flow
 from autofast.model.calls import first_argument, receiver_of, taker_of
 from autofast.model.names import last_part
+from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import ancestors, at, parent_of, source_of, walk
-from autofast.model.syntax import is_unary
+from autofast.model.syntax import is_operation, is_unary
 from autofast.model.values import Cls, Ext, Ref, Thing, any_of, begins
 from autofast.rule import Refusal
 
@@ -38,6 +40,8 @@ def summed_loss(code: Code) -> str:
     each step until the scale has been halved often enough is skipped.
     """
     script = code.script
+    if surely(_is_quotient(script, b.node) for step in script.steps for b in step.backwards):
+        return ""
     for call in (n for part in code.parts for n in walk(part) if isinstance(n, ast.Call)):
         operation = parent_of(call)
         if isinstance(operation, ast.BinOp) and isinstance(operation.op, ast.Div):
@@ -47,6 +51,13 @@ def summed_loss(code: Code) -> str:
                 if reduction_of(script, known, made, call)[0] == "sum":
                     return f"the loss on {at(call)} is a sum: scaled, its gradients do not fit fp16 at first, and those steps would be skipped"
     return ""
+
+
+def _is_quotient(script: Script, backward: ast.Call) -> bool:
+    """Whether it begins with what is divided by a number that is computed, as of elements."""
+    loss = receiver_of(backward)
+    made = script.analysis(Flow).value(loss) or loss
+    return is_operation(made, ast.Div) and not isinstance(made.right, ast.Constant)
 
 
 def _constant(code: Code, node: ast.expr) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from autofast.model import names
 from autofast.model.contents import each_once, members, with_contents, without_wrappers
@@ -68,6 +69,9 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
                     found[id(thing)].moves.append(site)
     return list(found.values())
 
+# Layers of torch that are given numbers alone, and hold no modules.
+OF_NUMBERS = re.compile(r"torch\.nn\.(?!\w*(?:Transformer|Sequential|Module|Parallel|Distance))\w+")
+
 
 def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
     """The torch layers below a module, why they are not all known, and the project's classes among
@@ -105,7 +109,8 @@ def layers_of(thing: Thing) -> tuple[frozenset[str], str, list[ast.ClassDef]]:
                 unknown = unknown or "it is a parameter of which only the type is known"
             layers.add(_layer(part))
             parts = (Seq, Dict, Unknown) if part.name in names.CONTAINERS else COLLECTIONS
-            todo.extend(t for t in part.args.things if is_module(t) or isinstance(t, parts))
+            given = () if OF_NUMBERS.fullmatch(part.name) else part.args.things
+            todo.extend(t for t in given if is_module(t) or isinstance(t, parts))
             todo.extend(t for v in part.attrs.values() for t in v if is_module(t))
         elif isinstance(part, Unknown):
             unknown = unknown or part.why
