@@ -156,6 +156,52 @@ def test_averages_of_all_that_a_state_has(after: str) -> None:
     assert not again.fixes and not again.advice
 
 
+NAMED = "others = dict(net.named_parameters())\nwith torch.no_grad():\n    for name, t in target.named_parameters():\n        "
+BY_NAME = {  # whether the numbers are the same
+    NAMED + "p = others[name]\n        assert p is not t\n        t.copy_(0.9 * t + (1.0 - 0.9) * p)": False,
+    NAMED + "p = others[name]\n        t.mul_(1 - tau)\n        t.add_(p, alpha=tau)": True,
+    NAMED + "q = others[name]\n        t.data.lerp_(q.data, tau)": True,
+    NAMED.replace("with torch.no_grad():", "if True:") + "q = others[name]\n        t.data.lerp_(q.data, tau)": True,
+}  # fmt: skip
+CHOSEN = """sort = Net if str(input)[:0] == "" else nn.Identity
+net = nn.DataParallel(sort(8)).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+target = copy.deepcopy(net)"""
+
+
+@pytest.mark.parametrize("target", [COPIED, CHOSEN])
+@pytest.mark.parametrize("after", BY_NAME)
+def test_parameters_that_are_taken_by_their_names(after: str, target: str) -> None:
+    """The loop fills lists, and asserts what it did."""
+    found = made(after, target=target)
+    assert "torch._foreach_" in found.text and "targets, sources = [], []" in found.text
+    assert found.text.count("assert") == after.count("assert")
+    assert {fix.effect for fix in found.fixes} == {None if BY_NAME[after] else Effect.ROUNDING}
+    same(found, exact=BY_NAME[after])
+    assert not apply(RULE, found.text).fixes
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        NAMED + "p = others[name]\n        t.copy_(0.9 * t + 0.1 * p)\n        print(p.norm())",
+        NAMED + "p = others[name]\n        p = p * 2\n        t.copy_(0.9 * t + 0.1 * p)",
+        NAMED + "p = others.pop(name)\n        t.copy_(0.9 * t + 0.1 * p)",
+        NAMED + "p = others[name]\n        others[name] = t\n        t.copy_(0.9 * t + 0.1 * p)",
+        NAMED + "p = others[name]\n        t.copy_(0.9 * t + 0.1 * p)\nprint(len(others))",
+        NAMED + "p = others['head.bias']\n        t.data.copy_(0.9 * t + 0.1 * p.sum())",
+        NAMED + "p = others[name]\n        assert p.norm() > 0\n        t.copy_(0.9 * t + 0.1 * p)",
+        NAMED + "p = others[name]\n        q = others[name]\n        t.copy_(0.9 * t + 0.1 * q)",
+        NAMED.replace("others = ", "others = others_too = ") + "p = others[name]\n        t.copy_(0.9 * t + 0.1 * p)\nothers_too.clear()",
+        NAMED + "t.copy_(0.9 * t + 0.1 * p)\n        p = others[name]",
+        NAMED + "if t.dim() > 1:\n            p = others[name]\n            t.copy_(0.9 * t + 0.1 * p)",
+    ],
+)  # fmt: skip
+def test_names_that_do_more(after: str) -> None:
+    before = "p = next(net.parameters())"
+    assert "_foreach_" not in made(after, before).text
+
+
 AVERAGE = FLOATING.format("v.copy_(v * (1 - tau) + src[k] * tau)")
 TIED = {
     "a layer that is there twice": "net.other = net.head\n",

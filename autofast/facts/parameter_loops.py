@@ -12,7 +12,14 @@ from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.facts.used_parameters import WITHOUT
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_of
-from autofast.model.calls import arguments_of, is_method, is_name, names_in, receiver_of
+from autofast.model.calls import (
+    arguments_of,
+    is_method,
+    is_name,
+    names_in,
+    only_target,
+    receiver_of,
+)
 from autofast.model.contents import members, with_contents, without_wrappers
 from autofast.model.events import LoopFrame, Occurrence
 from autofast.model.kinds import is_module
@@ -20,7 +27,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import of_kind, surely
 from autofast.model.source import Nodes, nodes_in, parent_of, source_of, statement_of, within
-from autofast.model.syntax import is_attribute
+from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import (
     OBJECTS,
     STATE_DICT,
@@ -54,11 +61,13 @@ class ParameterLoop:
     also of ``named_parameters()``; or of states, ``for k, v in net.state_dict().items()``.
 
     ``lists`` has for each variable that is a parameter the call that gives them; of states also for
-    ``state[k]``.
+    ``state[k]``. ``taken`` are statements that take a parameter by its name, ``q = others[name]``
+    with ``others = dict(net.named_parameters())``, and what is asserted of it.
     """
 
     node: ast.For
     lists: Mapping[str, ast.Call]
+    taken: tuple[ast.stmt, ...] = ()
 
     @property
     def is_of_states(self) -> bool:
@@ -95,7 +104,54 @@ def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
             continue
         lists = _lists(script, node.target, node.iter) or _states(script, node)
         if lists and not lists.keys() & definitions_of(script, node).live_after(node):
-            yield ParameterLoop(node, lists)
+            others, taken = _by_name(script, node) if len(lists) == 1 else ({}, ())
+            yield ParameterLoop(node, {**lists, **others}, taken)
+
+
+def _by_name(script: Script, loop: ast.For) -> tuple[dict[str, ast.Call], tuple[ast.stmt, ...]]:
+    """The parameters that the body takes by the name of the one that has its turn."""
+    match loop.target:
+        case ast.Tuple(elts=[ast.Name(id=key), ast.Name()]):
+            pass
+        case _:
+            return {}, ()
+    found: dict[str, ast.Call] = {}
+    taken: list[ast.stmt] = []
+    before: set[str] = set()
+    for statement in loop.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() as part) if (
+                is_name(part.slice, key)
+                and name not in before
+                and (call := _named(script, part.value, loop)) is not None
+            ):
+                found[name] = call
+            case ast.Assert(test=ast.Compare(left=ast.Name(), comparators=[ast.Name()])) if found:
+                pass
+            case _:
+                before |= names_in(statement)
+                continue
+        taken.append(statement)
+    return (found, tuple(taken)) if len(found) == 1 else ({}, ())
+
+
+def _named(script: Script, held: ast.expr, loop: ast.For) -> ast.Call | None:
+    """``net.named_parameters()`` of ``dict(net.named_parameters())``, in a variable of which
+    nothing but the loop takes anything.
+    """
+    flow = script.analysis(Flow)
+    made = flow.definition(held)
+    match made.value if made is not None else None:
+        case ast.Call(args=[ast.Call() as call], keywords=[]) as whole if (
+            script.is_call(whole, "builtins.dict") and is_method(call, "named_parameters")
+        ):
+            uses = flow.definitions(held).uses(made)  # type: ignore[arg-type]
+            alone = only_target(made.statement) is made.node  # type: ignore[union-attr, arg-type]
+            plain = alone and all(within(u, loop) and isinstance(parent_of(u), ast.Subscript) for u in uses)
+            read = all(is_read(parent_of(u)) for u in uses if plain)  # type: ignore[arg-type]
+            whole_model = not arguments_of(call) and all(map(are_parameters, script.values(call)))
+            return call if plain and read and whole_model else None
+    return None
 
 
 def _lists(script: Script, target: ast.expr, over: ast.expr) -> dict[str, ast.Call]:
@@ -255,6 +311,8 @@ def _site(script: Script, call: ast.Call) -> list[Occurrence]:
 
 def _alike(script: Script, a: Thing, b: Thing) -> bool:
     firsts, seconds = without_wrappers(a), without_wrappers(b)
+    if a is b and isinstance(a, Ext) and not any_of(a.made, LoopFrame):
+        return True  # a wrapper, whatever the one network in it is, and its copies
     return all(x is y or _is_made_alike(x, y, 0) for x in firsts for y in seconds)
 
 

@@ -51,7 +51,7 @@ def body_operations(script: Script, loop: ParameterLoop) -> list[Op]:
     found: list[Op] = []
     reader = _Reader(script, loop)
     body, others = _parts(loop)
-    for stmt in body:
+    for stmt in (s for s in body if s not in loop.taken):
         found += reader.statement(stmt)
     for stmt in others:
         reader.statement(stmt)
@@ -263,11 +263,13 @@ class Writer:
     def edits(self, torch: str) -> Edits:
         """The changes, with ``torch`` for the module."""
         loop, body = self.loop.node, _parts(self.loop)[0]
-        if not self.loop.is_of_states:
+        rest = [s for s in body if s not in self.loop.taken]
+        if not self.fills:
             return (Replace(loop, self.text().replace("TORCH", torch), self.holes),)
         lists = map(source_of(loop).fresh, ("targets", "sources"))
         self.names = dict(zip(self.loop.lists, lists, strict=True))
-        into = [f"{name}.append({word})" for word, name in self.names.items()]
+        plain = {w: ".data" * self.is_plain(w) for w in self.names}
+        into = [f"{name}.append({word}{plain[word]})" for word, name in self.names.items()]
         asked = f"if {next(iter(self.names))}.is_floating_point():"
         code = "\n".join(map(self.call, self.done))
         return (
@@ -275,10 +277,21 @@ class Writer:
             After(loop, code.replace("TORCH", torch), self.holes),
             *(
                 [Before(body[0], "\n    ".join([asked, *into, "continue"]))]
-                if body is loop.body
-                else [Replace(body[0], "\n".join(into)), *map(Remove, body[1:])]
+                if body is loop.body and not self.loop.taken
+                else [Replace(rest[0], "\n".join(into)), *map(Remove, rest[1:])]
             ),
         )
+
+    @property
+    def fills(self) -> bool:
+        """Whether the loop stays, and fills lists."""
+        return self.loop.is_of_states or bool(self.loop.taken)
+
+    def is_plain(self, word: str) -> bool:
+        """Whether the loop has the memory of a parameter alone: ``q.data``."""
+        parts = [e for op in self.done for e in (op.target, op.other) if e is not None]
+        mine = [e for e in parts if (self.loop.element(e) or ("",))[0] == word]
+        return not self.loop.is_of_states and any(is_attribute(n, *PLAIN) for e in mine for n in ast.walk(e))
 
     def text(self) -> str:
         """The statements in the place of the loop."""
@@ -308,7 +321,7 @@ class Writer:
         """``[p.data for p in net.parameters()]``: never a gradient where the loop had none."""
         found = self.loop.element(expr)
         assert found is not None
-        if self.loop.is_of_states:
+        if self.fills:
             return found[0]
         call = self.loop.lists[found[0]]
         assert is_method(call)
