@@ -15,6 +15,7 @@ from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loading.persistent import (
     NAME,
     SINCE,
+    given_in_some_runs,
     is_positive,
     made_anew,
     may_keep,
@@ -42,11 +43,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     yield from peeking_advice(script)
     wishes: list[Wish] = []
     homes: dict[ast.AST | None, tuple[Home, list[Loader]]] = {}
-    mine = [
-        x
-        for x in remaining_loaders(script, options)
-        if is_used(script, x) and loader_argument(x, NAME) is None
-    ]
+    used = [x for x in remaining_loaders(script, options) if is_used(script, x)]
+    mine = [x for x in used if loader_argument(x, NAME) is None]
+    for loader in used:
+        if is_iterated_again(script, loader) and (advice := given_in_some_runs(loader)):
+            why = why_not_persistent(script, loader)
+            yield Finding(loader.node, MESSAGE, refusal=why, advice="" if why else advice)
     loaders = [x for x in mine if is_iterated_again(script, x)]
     for loader in mine:
         if loader not in loaders:

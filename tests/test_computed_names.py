@@ -180,3 +180,22 @@ UNKNOWN = (
 )  # fmt: skip
 def test_settings_that_may_name_what_is_not_known(make: str, files: dict[str, str]) -> None:
     assert not named(make, **files)
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "known"),
+    [
+        ("def other():", "(4)", True),  # it would only raise
+        ("def other():", "(4, **options)", True),
+        ("def other(*, width=1):", "(4)", True),
+        ("def other(width=1):", "(4)", False),
+        ("def other(*widths):", "(4)", False),
+        ("def other():", "()", False),
+        ("def other():", "(*sizes)", False),
+        ("@library.made\ndef other():", "(4)", False),
+    ],
+)
+def test_what_takes_no_such_arguments_is_not_called(function: str, call: str, known: bool) -> None:
+    nets = f"import library\n{NETS_OF.partition(chr(10))[2]}{function}\n    return library.net()\n"
+    text = f"eval('nets_of.' + options['kind']){call}"
+    assert named(text.replace("sizes", "library.sizes()"), **{"nets_of.py": nets}) is known

@@ -869,3 +869,21 @@ def test_composer_takes_no_loader_whose_workers_have_stayed() -> None:
     assert (
         "persistent" not in apply(RULE, own).text
     )  # Composer's own examples, which are read with it
+
+
+@pytest.mark.parametrize(
+    ("given", "workers", "advised"),
+    [
+        ("{'persistent_workers': True}", "num_workers=4, ", True),
+        ("{'persistent_workers': True, 'timeout': 9}", "num_workers=os.cpu_count(), ", True),
+        ("{'persistent_workers': True, 'num_workers': 4}", "", False),
+        ("{'persistent_workers': True}", "num_workers=0, ", False),
+        ("{'persistent_workers': False}", "num_workers=4, ", False),
+        ("{'timeout': 9}", "num_workers=4, ", False),
+    ],
+)
+def test_workers_that_stay_in_some_runs_alone(given: str, workers: str, advised: bool) -> None:
+    more = f"import os, platform\ngiven = {{}}\nif platform.system() == 'Darwin':\n    given = {given}"
+    found = apply(RULE, script(f"DataLoader(Files(), batch_size=4, {workers}**given)", more=more))
+    assert ("in some runs alone" in found.advice) is advised
+    assert not found.fixes or not advised

@@ -212,7 +212,7 @@ class Calls(Entering):
 
     def takes(self, thing: Thing, args: Arguments) -> bool:
         """Whether it may be this that is called: False where the call would only raise, as it is no
-        function or an argument is missing.
+        function, an argument is missing, or there are more than it takes.
 
         ``models.__dict__[name](num_classes=10)`` calls none of the layers and modules beside the
         functions that make models.
@@ -221,10 +221,15 @@ class Calls(Entering):
             return False
         this = not isinstance(thing, Func)
         for func in thing.find("__init__") or () if isinstance(thing, Cls) else (unbound(thing),):
-            if not isinstance(func, Func) or func.decorators or not args.known:
+            if not isinstance(func, Func) or func.decorators:
                 continue
             spec = func.node.args
             positional = positional_names(spec)
+            if args.loose is None and not spec.vararg:
+                if len(args.positional) + this > len(positional):
+                    return False
+            if not args.known:
+                continue
             asked = [*positional[len(args.positional) + this :], *(p.arg for p in spec.kwonlyargs)]
             if any(name not in args.named and name not in func.defaults for name in asked):
                 return False

@@ -124,6 +124,16 @@ def workers_of(script: Script, loader: Loader, options: Options) -> Wish | list[
     ]
 
 
+def given_in_some_runs(loader: Loader) -> str:
+    """What to do where a loader keeps its workers in some runs alone, though all have them."""
+    given, workers = loader_argument(loader, NAME), loader_argument(loader, WORKERS)
+    if given is None or given.sure or workers is None or not workers.sure:
+        return ""
+    if const(workers.values) == 0 or const(given.values) is False:
+        return ""
+    return f"{at(given.expr)} sets it in some runs alone: set it in the others, too, where there are workers"
+
+
 def peeking_advice(script: Script) -> Iterator[Finding]:
     """Advice for loaders whose workers are started again and again, each time for one batch."""
     for loader in script.loaders:
