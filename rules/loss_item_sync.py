@@ -13,6 +13,7 @@ from autofast.model.several import any_in
 from autofast.model.source import Nodes, at, within_any
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loops.planned import gone
+from autofast.techniques.syncs.branches import asked_last
 from autofast.techniques.syncs.code_motion import NAME, move_around
 from autofast.techniques.syncs.copied_counts import copied_counts
 from autofast.techniques.syncs.element_loops import by_elements
@@ -39,6 +40,7 @@ from autofast.techniques.syncs.reads import Read, scalar_reads
 from autofast.techniques.syncs.tensor_numbers import in_arithmetic
 from autofast.write.spelling import uses_gpu
 
+SWITCHED = "asks the device in every step, and then a switch that is off by default"
 KEEP = "keep what the host has under a name of its own, and take that here: "
 
 
@@ -71,6 +73,10 @@ def _reads(script: Script, options: Options) -> Iterator[Finding]:
     yield from back.findings
     yield from queue_pointers(script)
     every = [r for r in scalar_reads(script) if {r.node, r.core}.isdisjoint(back.nodes)]
+    switched = script.analysis(asked_last)
+    every = [r for r in every if r.statement not in switched]
+    for branch, edits in switched.items():
+        yield Finding(branch, SWITCHED, edits=edits, asks=gains.waits)
     if owned:
         yield from _everywhere(script, set())
     elif script.unread:
@@ -138,6 +144,7 @@ def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
 def _everywhere(script: Script, answered: Nodes) -> Iterator[Finding]:
     """What does not ask whose loop it is: the script's, or a framework's that calls it."""
     back = script.analysis(FetchedBack)
+    answered |= script.analysis(asked_last).keys()
     answered |= {whole_statement(n) for n in back.waits}
     for loop, names, edits in by_elements(script, back.nodes):
         if move_around(script, loop) is not None:

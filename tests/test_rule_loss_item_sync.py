@@ -2581,3 +2581,67 @@ def test_what_is_put_off_may_be_counted_in_the_loop(step: str, line: str) -> Non
         same(text, line)
     else:
         untouched(text)
+
+
+SWITCHES = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--debug", action="store_true")
+parser.add_argument("--check", action="store_false")
+args = parser.parse_args([])
+DEBUG, MORE, seen = False, False, []
+
+def is_bad(x):
+    return torch.isnan(x)
+
+def turns_on(x):
+    global MORE
+    MORE = True
+    return torch.isnan(x)
+
+def look(found, debug=False):
+    for key in found:
+        if torch.isnan(found[key]).any() and DEBUG:
+            print("nan in", key)
+
+"""
+
+
+def switched(test: str) -> str:
+    step = f"look({{'out': out, 'loss': loss}})\nif {test}:\n    print('bad')\nelse:\n    seen.append(i)"
+    text = HEAD + SWITCHES + training(step, end="print(len(seen), float(loss.detach()))")
+    return text if "key" in test else text.replace("look({'out'", "len({'out'")
+
+
+@pytest.mark.parametrize(
+    ("test", "after"),
+    [
+        ("(torch.isnan(out).any() or (out > 9).any()) and DEBUG", "DEBUG and (torch.isnan(out).any() or (out > 9).any())"),
+        ("is_bad(out).any() and args.debug", "args.debug and is_bad(out).any()"),
+        ("out.sum() > 9 and DEBUG and is_bad(x).any()", "DEBUG and out.sum() > 9 and is_bad(x).any()"),
+        ("loss.item() > 9 and DEBUG", "DEBUG and loss.item() > 9"),
+        ("i == 'key'", "DEBUG and torch.isnan(found[key]).any()"),
+    ],
+)  # fmt: skip
+def test_a_switch_that_is_off_is_asked_first(test: str, after: str) -> None:
+    done = same(switched(test), f"if {after}:")
+    assert not apply("loss-item-sync", done.text).fixes
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "is_bad(out).any() and args.check",  # it is on
+        "is_bad(out).any() or DEBUG",
+        "turns_on(out).any() and MORE",
+        "(seen.append(1) or is_bad(out).any()) and DEBUG",
+        "torch.rand(3, device=device).sum() > 9 and DEBUG",
+        "out.detach().add_(1).sum() > 99 and DEBUG",
+        "(bad := is_bad(out).any()) and DEBUG",
+        "is_bad(out).any() and missing",
+        "is_bad(out).any() and seen",
+    ],
+)
+def test_switches_that_must_wait(test: str) -> None:
+    done = apply("loss-item-sync", switched(test))
+    assert f"if {test}:" in done.text

@@ -146,7 +146,7 @@ def _named(script: Script, held: ast.expr, loop: ast.For) -> ast.Call | None:
             script.is_call(whole, "builtins.dict") and is_method(call, "named_parameters")
         ):
             uses = flow.definitions(held).uses(made)  # type: ignore[arg-type]
-            alone = only_target(made.statement) is made.node  # type: ignore[union-attr, arg-type]
+            alone = only_target(made.statement) is made.node  # type: ignore[union-attr]
             plain = alone and all(within(u, loop) and isinstance(parent_of(u), ast.Subscript) for u in uses)
             read = all(is_read(parent_of(u)) for u in uses if plain)  # type: ignore[arg-type]
             whole_model = not arguments_of(call) and all(map(are_parameters, script.values(call)))

@@ -19,19 +19,30 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from autofast.edit.edits import Edits, Holes, Remove, Replace, Rewrite
+from autofast.facts.computes import Computes
 from autofast.facts.finite import Finite
 from autofast.flow.program import Flow
-from autofast.flow.scopes import is_local
+from autofast.flow.scopes import is_local, owner
 from autofast.model.calls import keyword_of, literal_of, only_target
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
-from autofast.model.source import block_of, is_elif, nodes_in
+from autofast.model.source import (
+    ByNode,
+    block_of,
+    is_at_top,
+    is_elif,
+    nodes_in,
+    statement_of,
+    within,
+)
+from autofast.model.values import Arg, Const, Unknown, all_of, is_on_device
 from autofast.ops import is_pointwise
 from autofast.ops.families import COMBINES, SIGNS
 from autofast.rule import Effect, Refusal
 from autofast.techniques.syncs.absent import Skipped
 from autofast.techniques.syncs.counted import CASTS, Counted, check_plain, leaves
+from autofast.techniques.syncs.steps import runs_in_steps
 
 REDUCED = wordset("sum mean")
 ZEROS = wordset("zeros zeros_like new_zeros")
@@ -198,3 +209,52 @@ class _Arms:
                 name, given = self.script.operation(expr)
                 return is_pointwise(name) and bool(given) and self.is_picked(given[0])
         return False
+
+
+# ------------------------------------------------------------------------------ switches come first
+def asked_last(script: Script) -> ByNode[Edits]:
+    """The conditions of steps that ask the device before a switch that is off by default, ``if
+    torch.isnan(x).any() and DEBUG:``, each with the edit that asks the switch first.
+    """
+    found: ByNode[Edits] = {}
+    for _, site in script.log.each():
+        branch = statement_of(site.node)
+        match branch:
+            case ast.If(test=test) | ast.While(test=test) if (
+                branch not in found
+                and within(site.node, test)
+                and any(o.this is not None and is_on_device(o.this) for o in site)
+                and runs_in_steps(script, site)
+            ):
+                if edits := _switch_first(script, test):
+                    found[branch] = edits
+    return found
+
+
+def _switch_first(script: Script, test: ast.expr) -> Edits:
+    """``DEBUG and torch.isnan(x).any()``: nothing is left out of what changes anything."""
+    match test:
+        case ast.BoolOp(op=ast.And(), values=[first, *rest]):
+            off = [p for p in rest if _is_off(script, p)]
+            parts = [*off, first, *(p for p in rest if p not in off)]
+            passed = test.values[: test.values.index(off[-1])] if off else []
+            if passed and all(map(script.analysis(Computes).only, passed)):
+                holes = {f"p{n}": part for n, part in enumerate(parts)}
+                return (Rewrite(test, " and ".join(f"{{{name}}}" for name in holes), holes),)
+    return ()
+
+
+def _is_off(script: Script, switch: ast.expr) -> bool:
+    """Whether it is a variable, or an option, that is false by default, and there to be asked."""
+    match switch:
+        case ast.Name():
+            own = script.analysis(Flow).definitions(switch)
+            of_module = isinstance(owner(switch), ast.Module) and not is_at_top(switch)
+            there = of_module or not own.may_be_unbound(switch)
+        case ast.Attribute(value=ast.Name() as held):
+            there = surely(not isinstance(t, Const | Unknown) for t in script.values(held))
+        case _:
+            return False
+    found = script.values(switch)
+    plain = [v for t in found for v in (t.default if isinstance(t, Arg) else (t,))]
+    return there and all_of(plain, Const) and not all(t.value for t in of_kind(plain, Const))
