@@ -440,7 +440,11 @@ def test_means_are_floats_where_nothing_is_complex() -> None:
     start = HEAD + training("pass")
     done = same(start + EVALUATION, "total += distance(", "print(float(total))")
     assert ".append(" not in done.text
+    said = "# of more complexity\n" + start + "'A complex network, 3j'\nprint('fft of x')\n" + EVALUATION
+    assert ".append(" not in same(said, "total += distance(").text
     powers = EVALUATION.replace("torch.norm(a - b, dim=1)", "torch.fft.fft(a - b)")
+    for more in ("import torch.fft\n", "print(1j)\n", "print(getattr(torch, 'complex64'))\n"):
+        assert ".append(" in same(start + more + EVALUATION).text
     assert ".append(" in same(start + powers).text
 
 

@@ -40,7 +40,7 @@ KEEPS = wordset("mul mul_ div div_ add add_ sub sub_ sum reshape squeeze flatten
 # Give floats, of whatever numbers: real ones, but for a mean of complex numbers.
 REAL = wordset("norm std var")
 MEANS = wordset("mean nanmean sigmoid softmax log_softmax logsumexp")
-COMPLEX = re.compile(r"complex|cfloat|cdouble|chalf|fft|stft|hilbert|polar|\d[jJ]\b")
+COMPLEX = re.compile(r"complex|cfloat|cdouble|chalf|fft|stft|hilbert|polar")
 DEEP = 6
 
 
@@ -195,8 +195,22 @@ def _called(script: Script, call: ast.Call) -> str:
 
 
 def _may_be_complex(script: Script) -> bool:
-    """Whether anything in the project speaks of complex numbers."""
-    return any(COMPLEX.search(source.text) for source in script.sources)
+    """Whether any code of the project speaks of complex numbers; words of comments are none."""
+    return any(map(_is_complex, script.nodes))
+
+
+def _is_complex(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value=complex()):
+            return True
+        case ast.Constant(value=str(word)) if " " in word or "\n" in word:
+            return False
+        case (
+            ast.Name(id=str(word)) | ast.Attribute(attr=str(word)) | ast.alias(name=str(word))
+            | ast.arg(arg=str(word)) | ast.keyword(arg=str(word)) | ast.Constant(value=str(word))
+        ):  # fmt: skip
+            return COMPLEX.search(word) is not None
+    return False
 
 
 def _assigns(script: Script, made: Definition, depth: int) -> bool:
