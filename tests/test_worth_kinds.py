@@ -1785,12 +1785,16 @@ import json
 import torch
 def plain(found):
     if isinstance(found, dict):
-        new = dict()
+        new = {}
         for key, inner in found.items():
             new[key] = plain(inner)
         return new
+    elif isinstance(found, list):
+        return [plain(inner) for inner in found]
     return found
-options = plain(json.loads(open("settings.txt").read()))
+options = json.loads(open("settings.txt").read())
+options["first"]["scale"] = 1
+options = plain(options)
 table = torch.ones(3) * options["first"]["scale"]
 """
 
