@@ -182,3 +182,50 @@ def test_numbers_of_layers_need_not_be_known(tmp_path: Path) -> None:
     held = head.replace("nn.Dropout(drop)", 'options["layer"]').replace("{out}", "widths[1]")
     other = amp(text(held), rules="autocast")
     assert not other.fixes and "what json.loads() returns" in other.refusals
+
+
+PRODUCTS = """
+import numpy as np
+
+W = torch.randn(4, 4, requires_grad=True)
+V = nn.Parameter(torch.eye(4))
+
+
+def helper(x):
+    return (model(x) - 1) @ W
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "use", "casts"),
+    [
+        ("helper(x)", "sim.detach().cpu().numpy()", 1),
+        ("F.linear(helper(x), V)", "np.asarray(sim.detach().cpu())", 1),
+        ("helper(x) / 2 + 1", "kept = [sim.detach()]\n    kept[0].cpu().numpy()", 1),
+        ("torch.einsum('ij,jk->ik', model(x) - 1, W)", "sim.detach().numpy()", 1),
+        ("(model(x) - 1).mm(W).relu()", "table = {'sim': sim.detach().numpy()}", 1),
+        ("helper(x)", "total = (sim.detach() * 2 + 1).sum().item()\n    print(sim.shape)", 0),
+        ("helper(x)", "best = sim.argmax(1).numpy()", 0),
+        ("helper(x)", "sim.detach().float().numpy()", 0),
+    ],
+)
+def test_products_that_leave_the_block(made: str, use: str, casts: int) -> None:
+    """What a product gives of fp32 is 16-bit all the same, which NumPy does not take."""
+    loss = f"sim = {made}\n    loss = F.mse_loss(sim, F.one_hot(y, 4).float())"
+    loop = LOOP.replace("loss = criterion(model(x), y)", loss).replace(
+        "losses.append", f"{use}\n    losses.append"
+    )
+    done = rewritten(HEAD + PRODUCTS + loop, 0.05)
+    of_products = [x for x in done.lines if ".float()" in x.replace("model(x).float()", "")]
+    assert len([x for x in of_products if "one_hot" not in x and "detach" not in x]) == casts, (
+        done.lines
+    )
+
+
+def test_a_product_that_goes_to_other_code_is_fp32_there() -> None:
+    loss = "sim = helper(x)\n    loss = F.mse_loss(sim, F.one_hot(y, 4).float())"
+    loop = LOOP.replace("loss = criterion(model(x), y)", loss).replace(
+        "losses.append", "plot(sim)\n    losses.append"
+    )
+    done = amp("from elsewhere import plot\n" + HEAD + PRODUCTS + loop, rules="autocast")
+    assert "return ((model(x).float() - 1) @ W).float()" in done.lines

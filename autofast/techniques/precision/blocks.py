@@ -17,6 +17,7 @@ from autofast.facts.precision.between import both_modes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.floats import is_float
 from autofast.facts.precision.half_values import Half
+from autofast.facts.precision.products import Products, products
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import bound_to, taken_by
 from autofast.flow.program import Flow
@@ -229,6 +230,13 @@ def block_edits(
                 casts[call] = call, cast
             else:
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"
+    code = Code(script, region.parts, region.things)
+    leaving = Products(script, code.all, options.target)
+    for made in products(code):
+        if made not in casts and (why := leaving.misuse(made)):
+            if not _all_floats(script.values(made)):
+                return f"{why}, and the product is no plain tensor that .float() could be called on"
+            named.append(Wrap(made, "{}.float()"))
     taken = set(region.hoisted)
     wraps = [Wrap(call, cast) for call, cast in casts.values() if call not in taken]
     return (
