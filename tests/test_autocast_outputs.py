@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tests.amp import HEAD, LOOP, amp, close, faked, script, trained
 from tests.onerule import Applied
@@ -81,9 +82,8 @@ def test_what_holds_tensors_becomes_fp32_part_by_part(returns: str, loss: str, l
 @pytest.mark.parametrize(
     "returns",
     [
-        'return {"out": self.b(h), "order": h.argmax(1)}',
         'found = {"out": self.b(h)}\n        found.update(extra(1))\n        return found',
-        "return [self.b(h), h.argmax(1)]",
+        "return [self.b(h), extra(1)]",
     ],
 )
 def test_what_holds_other_things_is_refused(returns: str):
@@ -94,6 +94,79 @@ def test_what_holds_other_things_is_refused(returns: str):
         + LOOP.replace(LOSS, loss)
     )
     assert not done.fixes and "no plain tensor" in done.refusals
+
+
+NESTED = """found = model(x)
+    loss = ((found["out"] - 1) ** 2).mean()
+    for part in found["more"]:
+        loss = loss + 0.1 * (part["h"] - 1).pow(2).mean()"""
+
+
+@pytest.mark.parametrize(
+    ("returns", "loss"),
+    [
+        ('return {"out": self.b(h), "more": [{"h": h}, {"h": h * 2}]}', NESTED),
+        ('return {"out": self.b(h), "more": ({"h": h, "n": h.argmax(1)},), "sizes": 3}', NESTED),
+        (
+            'found = {"out": self.b(h), "more": [], "none": None}\n        if with_h:\n'
+            '            found["more"] = [{"h": a} for a in (h, h + 1)]\n        return found',
+            NESTED,
+        ),
+        (
+            "return self.b(h), [h, h * 2]",
+            "out, more = model(x)\n    loss = criterion(out, y) + sum((a - 1).pow(2).mean() for a in more)",
+        ),
+        (
+            "return [self.b(h), h.argmax(1)]",
+            "out, order = model(x)\n    loss = criterion(out * 2 - 1, y)\n    order % 2",
+        ),
+    ],
+)
+def test_what_holds_tensors_at_any_depth(returns: str, loss: str) -> None:
+    """Dicts of lists of dicts, and what has integers beside: 16-bit tensors alone change."""
+    done = rewritten(returns, loss)
+    text = done.text
+    assert text.count("def as_fp32(") == text.count(" = as_fp32(model(x))") or ".float()" in text
+    scope = trained(text)
+    if "as_fp32" in scope:
+        half = torch.ones(2, dtype=torch.bfloat16)
+        got = scope["as_fp32"]({"a": [half, (half, None)], "b": torch.ones(2).long(), "c": "x"})
+        assert got["a"][0].dtype == got["a"][1][0].dtype == torch.float32
+        assert got["b"].dtype == torch.int64 and got["a"][1][1] is None and got["c"] == "x"
+
+
+def test_a_loss_in_the_form_of_a_module_stays_outside_with_what_it_calls() -> None:
+    """A matcher gives NumPy what it computes: the network alone runs under autocast."""
+    criterion = """
+
+
+class Matcher(nn.Module):
+    @torch.no_grad()
+    def forward(self, out, y):
+        cost = torch.cdist(out["logits"].softmax(-1), F.one_hot(y, 4).float(), p=1)
+        cost = cost * 2 + (out["logits"][:, None] - 1).abs().mean(-1)
+        return torch.as_tensor(cost.cpu().numpy().argmin(0))
+
+
+class Criterion(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.matcher = Matcher()
+
+    def forward(self, out, y):
+        rows = self.matcher(out, y)
+        loss = F.cross_entropy(out["logits"][rows], y)
+        for more in out["more"]:
+            loss = loss + 0.01 * (more["h"] - 1).abs().mean()
+        return loss
+
+
+criterion = Criterion()
+"""
+    returns = 'return {"logits": self.b(h), "more": [{"h": h}]}'
+    done = rewritten(returns, LOSS, before=criterion)
+    assert "found = as_fp32(model(x))" in done.text or "output = as_fp32(model(x))" in done.lines
+    assert "loss = criterion(output, y)" in done.lines
 
 
 def test_what_a_wrapper_of_the_projects_own_gathers_is_not_known():

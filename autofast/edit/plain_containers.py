@@ -11,7 +11,7 @@ from autofast.edit.hunks import Hunk
 from autofast.model.script import Script
 from autofast.model.source import Source, at, line_of, source_of
 from autofast.model.syntax import is_read
-from autofast.model.values import Dict, Seq, Thing
+from autofast.model.values import Dict, Seq, Tensor, Thing
 
 KINDS = {"tuple": tuple, "list": list, "set": set}
 
@@ -21,6 +21,8 @@ def missing_attributes(
 ) -> Iterator[tuple[Hunk, str]]:
     """The hunks of a file that make such a container, each with what is missing."""
     for read in filter(is_read, new.each(ast.Attribute)):
+        if any(isinstance(t, Tensor) and t.rank != "?" for t in new.values(read.value)):
+            continue  # one of several parts: those that are tensors have it
         for node in filter(None, (_maker(t, read.attr) for t in new.values(read.value))):
             for hunk in hunks:
                 here = source_of(node).path == source.path

@@ -33,7 +33,7 @@ from autofast.facts.precision.between import gradient_changes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.floats import is_weightless
 from autofast.facts.precision.fp16_numbers import not_fp16, summed_loss
-from autofast.facts.precision.half_values import Half
+from autofast.facts.precision.half_values import Half, is_network
 from autofast.facts.precision.hazards import has_autocast, probability_ratio, why_not_autocast
 from autofast.facts.precision.layers import recurrent_layers
 from autofast.facts.precision.whole_script import against_script
@@ -373,8 +373,22 @@ def _fit(script: Script, region: Region, code: Code) -> list[tuple[Region, Code]
         return why
     if not (why := why_not_autocast(code)):
         return [(region, code)]
-    alone = [(r, code.other(r.parts, r.things)) for r in forwards_alone(region)]
+    networks = _of_networks(script, region)
+    alone = [(r, code.other(r.parts, r.things)) for r in forwards_alone(networks)]
     return why if not alone or any(why_not_autocast(c) for _, c in alone) else alone
+
+
+def _of_networks(script: Script, region: Region) -> Region:
+    """The region without calls of losses and metrics in the form of modules."""
+    known = {id(m.thing): is_network(m) for m in script.models}
+
+    def is_one(call: ast.Call) -> bool:
+        called = script.called(call)
+        return not called or any(known.get(id(t), True) for t in called)
+
+    passes = [c for c in region.forwards if is_one(c)]
+    things = [t for t in region.things if known.get(id(t), True)]
+    return replace(region, forwards=passes, outputs=passes, things=things)
 
 
 def _in_fp32_too(script: Script, span: Code, region: Region) -> str:

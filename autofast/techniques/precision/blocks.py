@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from autofast.edit.edits import After, Around, Before, Edit, Edits, Rewrite, Wrap
+from autofast.edit.edits import After, Around, Before, Edit, Edits, Helper, Rewrite, Wrap
 from autofast.edit.order import Rank
 from autofast.facts.forwards import Region, outputs_of
 from autofast.facts.model_mode import outputs_in_mode
@@ -28,12 +28,13 @@ from autofast.model.several import surely, wordset
 from autofast.model.source import ByNode, Nodes, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Dict, Seq, Tensor, Thing, Values, of_kind
+from autofast.model.values import Const, Dict, Num, Seq, Tensor, Thing, Values, of_kind
 from autofast.model.values.thing import Row
 from autofast.rule import Options
 from autofast.techniques.precision.forms import Precision
 from autofast.techniques.precision.with_logits import logits_of
 from autofast.write.neighbours import follows
+from autofast.write.spelling import torch_in
 
 
 def may_be_integers(script: Script, call: ast.Call, part: int | None = None) -> bool:
@@ -183,6 +184,41 @@ def _parts(thing: Thing) -> Row | None:
     return None
 
 
+# Of what holds tensors beside other things, or lists and dicts of such.
+AS_FP32 = """\
+def {name}(found):
+    if isinstance(found, dict):
+        return {{key: {name}(part) for key, part in found.items()}}
+    if isinstance(found, (list, tuple)):
+        return type(found)({name}(part) for part in found)
+    is_half = {torch}.is_tensor(found) and found.dtype in ({torch}.float16, {torch}.bfloat16)
+    return found.float() if is_half else found
+"""
+
+
+def _nested(call: ast.Call) -> tuple[str, Edits]:
+    """A template for what holds tensors at any depth, and the function that it calls."""
+    source = source_of(call)
+    torch, needed = torch_in(source)
+    name = source.fresh("as_fp32")
+    return f"{name}({{}})", (*needed, Helper(source, name, AS_FP32.format(name=name, torch=torch)))
+
+
+def _is_nested(found: Values, deeper: int = 4) -> bool:
+    """Whether it is known to be of lists, tuples and dicts, with tensors and numbers in them."""
+    return bool(deeper) and surely(_is_part(t, deeper) for t in found)
+
+
+def _is_part(thing: Thing, deeper: int) -> bool:
+    if isinstance(thing, Tensor):
+        return thing.rank != "?"
+    parts = None if getattr(thing, "names", ()) else _parts(thing)
+    inside = frozenset[Thing]().union(*parts or ())
+    return isinstance(thing, (Const, Num)) or (
+        parts is not None and (not inside or _is_nested(inside, deeper - 1))
+    )
+
+
 def _floats_or_none(found: Values) -> bool:
     return found == {NONE} or _all_floats(found - {NONE})
 
@@ -228,6 +264,10 @@ def block_edits(
                 named += parts
             elif cast or (cast := cast_of(script, call, maybe=True)):
                 casts[call] = call, cast
+            elif _is_nested(outputs_in_mode(script, call)):
+                cast, helper = _nested(call)
+                casts[call] = call, cast
+                named += helper
             else:
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"
     code = Code(script, region.parts, region.things)
