@@ -81,6 +81,7 @@ EXACT = {  # a loop -> what stands in its place
     "t.data.mul_(1 - tau).add_(p.data, alpha=tau)": MUL_ADD,
     "t.data.lerp_(p.data, tau)": LERP,
     "t.data.lerp_(p, tau)": LERP,
+    "t.data.copy_(torch.lerp(t.data, p.data, tau))": LERP,
     "t.data.copy_(p.data)": f"torch._foreach_copy_({T}, {P})",
     "t.data += p.data; t.data /= 2": f"targets = {T}; torch._foreach_add_(targets, {P}); torch._foreach_div_(targets, 2)",
 }
@@ -89,6 +90,8 @@ ROUNDING = {
     "t.data.copy_(tau * p.data + (1 - tau) * t.data)": LERP,
     "t.data.copy_(t.data * (1.0 - tau) + p.data * tau)": LERP,
     "t.data = t.data * (1.0 - tau) + p.data * tau": LERP,
+    "t.data = torch.lerp(p.data, t.data, 1 - tau)": LERP.replace("tau", "1 - (1 - tau)"),
+    "t.data = torch.lerp(p.data, t.data, 0.9)": LERP.replace("tau", "1 - 0.9"),
     "t.data.add_(tau * (p.data - t.data))": LERP,
     "t.data -= tau * (t.data - p.data)": LERP,
     "t.data.copy_(0.99 * t.data + 0.01 * p.data)": LERP.replace("tau", "0.01"),

@@ -31,7 +31,8 @@ class Op:
     a number.
 
     ``exact``: each number becomes the same as in the loop. ``new``: the loop gives the parameters
-    new memory. ``low``: of ``clamp_`` of gradients, whose upper bound is the number.
+    new memory. ``low``: of ``clamp_`` of gradients, whose upper bound is the number. ``rest``: what
+    is given is ``1 - number``.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Op:
     exact: bool = True
     new: bool = False
     low: ast.expr | None = None
+    rest: bool = False
 
 
 def body_operations(script: Script, loop: ParameterLoop) -> list[Op]:
@@ -173,7 +175,9 @@ class _Reader:
 
     # ------------------------------------------------------------------------- parts of expressions
     def average(self, target: ast.expr, value: ast.expr) -> Op:
-        """``(1 - w) * t + w * p``"""
+        """``(1 - w) * t + w * p``, ``torch.lerp(t, p, w)``, ``torch.lerp(p, t, 1 - w)``"""
+        if isinstance(value, ast.Call):
+            return self.interpolation(target, value)
         if not is_operation(value, ast.Add):
             raise Refusal
         (a, x), (b, y) = self.product(value.left), self.product(value.right)
@@ -182,6 +186,18 @@ class _Reader:
         if not self.is_same(x, target) or not self.source(y) or not _adds_to_one(self.script, a, b):
             raise Refusal
         return Op("lerp_", target, y, b, exact=False)
+
+    def interpolation(self, target: ast.expr, call: ast.Call) -> Op:
+        """``torch.lerp(t, p, w)``, or with its ends the other way round."""
+        if not self.script.is_call(call, "torch.lerp") or len(call.args) != 3 or call.keywords:
+            raise Refusal
+        start, end, weight = call.args
+        self.number(weight)
+        if self.is_same(start, target) and self.source(end):
+            return Op("lerp_", target, end, weight)
+        if self.is_same(end, target) and self.source(start):
+            return Op("lerp_", target, start, weight, exact=False, rest=True)
+        raise Refusal
 
     def product(self, value: ast.expr) -> tuple[ast.expr, ast.expr]:
         """A number, and what it is multiplied with."""
@@ -308,7 +324,8 @@ class Writer:
         words = [self.list_of(e) for e in (op.target, op.other) if e]
         args = [self.names.get(word, word) for word in words]
         if op.number is not None:
-            args.append(("alpha=" if op.name == "add_" else "") + self.hole(op.number))
+            number = ("1 - " if op.rest else "") + self.hole(op.number)
+            args.append(("alpha=" if op.name == "add_" else "") + number)
         name = "sub_" if op.negative else op.name
         return f"TORCH._foreach_{name}({', '.join(args)})"
 
