@@ -18,12 +18,14 @@ from autofast.facts.parameter_loops import (
 )
 from autofast.flow.importers import Importers
 from autofast.flow.memory import Memory
-from autofast.flow.program import Flow
-from autofast.model.calls import is_method
+from autofast.flow.program import Flow, definitions_of
+from autofast.model.calls import is_method, only_target
 from autofast.model.contents import without_wrappers
 from autofast.model.script import Script
-from autofast.model.several import any_in
+from autofast.model.several import any_in, of_kind
 from autofast.model.source import at, function_of, parent_of, source_of
+from autofast.model.syntax import MEMBERSHIP, is_attribute, is_stored
+from autofast.model.values import all_of
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, Writer, body_operations, is_symmetric
 from autofast.write.spelling import torch_in, uses_gpu
@@ -137,13 +139,35 @@ def _cast(script: Script, loop: ParameterLoop) -> str:
 
 def _kept(script: Script) -> str:
     """A ``state_dict()`` that is not used up at once, and may hold the memory of parameters."""
-    for site in script.methods("state_dict"):
-        outer = parent_of(site.node)
-        while isinstance(outer, (ast.Dict, ast.keyword)):
-            outer = parent_of(outer)
-        if not is_method(outer, *TAKES):
-            return at(site)
-    return ""
+    return next((at(x) for x in script.methods("state_dict") if not _is_used_up(script, x.node)), "")
+
+
+def _is_used_up(script: Script, call: ast.AST) -> bool:
+    """Whether what holds it is handed on to what keeps none of it, and nothing else."""
+    outer = parent_of(call)
+    while isinstance(outer, (ast.Dict, ast.keyword)):
+        outer = parent_of(outer)
+    target = only_target(outer)
+    name = target.value if isinstance(target, ast.Subscript) else target
+    if not isinstance(name, ast.Name) or isinstance(function_of(name), ast.Module):
+        return is_method(outer, *TAKES)
+    known = definitions_of(script, name)
+    made = [name] if is_stored(name) else of_kind((d.node for d in known.reaching(name)), ast.Name)
+    return bool(made) and all(_keeps_nothing(n) for d in made for n in known.uses_of(d))
+
+
+def _keeps_nothing(name: ast.Name) -> bool:
+    """``load_state_dict(state)``, ``state.update(...)``, ``key in state``, ``states[key] = ...``,
+    ``state[key].copy_(...)``
+    """
+    match outer := parent_of(name):
+        case ast.Attribute(attr="update" | "keys"):
+            return isinstance(parent_of(outer), ast.Call)
+        case ast.Compare(left=left, ops=ops):
+            return left is not name and all_of(ops, *MEMBERSHIP)
+        case ast.Subscript(value=value):
+            return value is name and (is_stored(outer) or is_attribute(parent_of(outer), "copy_"))
+    return is_method(outer, *TAKES)
 
 
 def _shared(script: Script) -> str:

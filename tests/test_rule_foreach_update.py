@@ -326,11 +326,20 @@ def test_a_shared_layer_keeps_its_values() -> None:
             COPIED + ".half().float()",
             "casts a model",
         ),
-        (
-            ZIP + "t.data = tau * p.data + (1 - tau) * t.data",
-            "pass",
-            COPIED + "\nbest = target.state_dict()",
-            "may keep the old one",
+        *(
+            (
+                ZIP + "t.data = tau * p.data + (1 - tau) * t.data",
+                "pass",
+                COPIED + "\n" + keeps,
+                "may keep the old one",
+            )
+            for keeps in (
+                "best = target.state_dict()",
+                "def kept():\n    best = target.state_dict()\n    return best\nbest = kept()",
+                "def kept(found):\n    found[0] = target.state_dict()\nbest = {}\nkept(best)",
+                "def kept():\n    best = {}\n    best[0] = target.state_dict()\n    return best\nbest = kept()",
+                "def kept():\n    best = target.state_dict()\n    return best['a.weight']\nbest = kept()",
+            )
         ),
         (
             ZIP + "t.data = tau * p.data + (1 - tau) * t.data",
@@ -415,3 +424,32 @@ shadow = {n: p.data.clone() for n, p in net.named_parameters()}
 )
 def test_what_no_word_is_said_about(step: str) -> None:
     assert not made(step, target=COPIED + HELPERS).findings
+
+
+def test_states_that_are_loaded_or_saved_keep_no_memory() -> None:
+    """``t.data = ...`` gives new memory, which only who holds the old one would notice."""
+    used = """
+def load(model, more):
+    state = model.state_dict()
+    state.update({k: v for k, v in more.items() if k in state})
+    model.load_state_dict(state)
+    own = model.state_dict()
+    for name, value in more.items():
+        if name in own:
+            own[name].copy_(value)
+
+
+def save(**models):
+    out = {}
+    for name, model in models.items():
+        out[name] = model.state_dict()
+    torch.save(out, io.BytesIO())
+
+
+load(target, copy.deepcopy(net.state_dict()))
+save(net=net, target=target)
+"""
+    loop = ZIP + "t.data = torch.lerp(p.data, t.data, 1 - tau)"
+    found = made(loop, target=f"import io\n{COPIED}\n{used}")
+    assert "torch._foreach_lerp_(" in found.text
+    same(found, False)
