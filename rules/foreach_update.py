@@ -13,19 +13,18 @@ from autofast.facts.parameter_loops import (
     are_alike,
     are_tied,
     has_parameters,
+    kept_state,
     looped_modules,
     parameter_loops,
 )
 from autofast.flow.importers import Importers
 from autofast.flow.memory import Memory
-from autofast.flow.program import Flow, definitions_of
-from autofast.model.calls import is_method, only_target
+from autofast.flow.program import Flow
+from autofast.model.calls import is_method
 from autofast.model.contents import without_wrappers
 from autofast.model.script import Script
-from autofast.model.several import any_in, of_kind
-from autofast.model.source import at, function_of, parent_of, source_of
-from autofast.model.syntax import MEMBERSHIP, is_attribute, is_stored
-from autofast.model.values import all_of
+from autofast.model.several import any_in
+from autofast.model.source import at, function_of, source_of
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, Writer, body_operations, is_symmetric
 from autofast.write.spelling import torch_in, uses_gpu
@@ -33,7 +32,6 @@ from autofast.write.spelling import torch_in, uses_gpu
 SINCE = (2, 0)  # _foreach_lerp_
 CLIPS = "clips the gradients of one parameter after the other"
 UPDATES = "updates one parameter after the other, each with kernels of its own"
-TAKES = ("load_state_dict", "save", "deepcopy")  # what keeps no tensor of a state_dict
 
 
 @rule(
@@ -118,7 +116,7 @@ def _check(script: Script, loop: ParameterLoop, done: list[Op]) -> None:
         if place := _cast(script, loop):
             raise Refusal(f"{place} casts a model, and both must have the same dtype here")
     shared = _shared(script)
-    if any(op.new for op in done) and (place := _kept(script) or shared):
+    if any(op.new for op in done) and (place := kept_state(script) or shared):
         raise Refusal(f"the loop gives parameters new memory, and {place} may keep the old one")
     if shared:
         raise Refusal(f"two parameters may be one memory after {shared}, and come in turn here")
@@ -135,39 +133,6 @@ def _cast(script: Script, loop: ParameterLoop) -> str:
             if cast and any_in(without_wrappers(o.this), mine):
                 return at(site)
     return ""
-
-
-def _kept(script: Script) -> str:
-    """A ``state_dict()`` that is not used up at once, and may hold the memory of parameters."""
-    return next((at(x) for x in script.methods("state_dict") if not _is_used_up(script, x.node)), "")
-
-
-def _is_used_up(script: Script, call: ast.AST) -> bool:
-    """Whether what holds it is handed on to what keeps none of it, and nothing else."""
-    outer = parent_of(call)
-    while isinstance(outer, (ast.Dict, ast.keyword)):
-        outer = parent_of(outer)
-    target = only_target(outer)
-    name = target.value if isinstance(target, ast.Subscript) else target
-    if not isinstance(name, ast.Name) or isinstance(function_of(name), ast.Module):
-        return is_method(outer, *TAKES)
-    known = definitions_of(script, name)
-    made = [name] if is_stored(name) else of_kind((d.node for d in known.reaching(name)), ast.Name)
-    return bool(made) and all(_keeps_nothing(n) for d in made for n in known.uses_of(d))
-
-
-def _keeps_nothing(name: ast.Name) -> bool:
-    """``load_state_dict(state)``, ``state.update(...)``, ``key in state``, ``states[key] = ...``,
-    ``state[key].copy_(...)``
-    """
-    match outer := parent_of(name):
-        case ast.Attribute(attr="update" | "keys"):
-            return isinstance(parent_of(outer), ast.Call)
-        case ast.Compare(left=left, ops=ops):
-            return left is not name and all_of(ops, *MEMBERSHIP)
-        case ast.Subscript(value=value):
-            return value is name and (is_stored(outer) or is_attribute(parent_of(outer), "copy_"))
-    return is_method(outer, *TAKES)
 
 
 def _shared(script: Script) -> str:

@@ -26,8 +26,17 @@ from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import of_kind, surely
-from autofast.model.source import Nodes, nodes_in, parent_of, source_of, statement_of, within
-from autofast.model.syntax import is_attribute, is_read
+from autofast.model.source import (
+    Nodes,
+    at,
+    function_of,
+    nodes_in,
+    parent_of,
+    source_of,
+    statement_of,
+    within,
+)
+from autofast.model.syntax import MEMBERSHIP, is_attribute, is_read, is_stored
 from autofast.model.values import (
     OBJECTS,
     STATE_DICT,
@@ -41,6 +50,7 @@ from autofast.model.values import (
     Tensor,
     Thing,
     Values,
+    all_of,
     any_of,
     are_parameters,
 )
@@ -52,6 +62,7 @@ SHARDED = (
     "torch.distributed.fsdp.fully_shard",
     "deepspeed.initialize",
 )
+KEEP_NOTHING = ("load_state_dict", "save", "deepcopy")  # of the tensors of a state_dict
 PLAIN = ("data", "detach")  # what gives the same memory, without a gradient
 
 
@@ -364,3 +375,36 @@ def _same_given(a: Given, b: Given, depth: int) -> bool:
 
 def _same(a: Values, b: Values, depth: int) -> bool:
     return len(a) == len(b) == 1 and _is_made_alike(next(iter(a)), next(iter(b)), depth + 1)
+
+
+def kept_state(script: Script) -> str:
+    """A ``state_dict()`` that is not used up at once, and may hold the memory of parameters."""
+    return next((at(x) for x in script.methods("state_dict") if not _is_used_up(script, x.node)), "")
+
+
+def _is_used_up(script: Script, call: ast.AST) -> bool:
+    """Whether what holds it is handed on to what keeps none of it, and nothing else."""
+    outer = parent_of(call)
+    while isinstance(outer, (ast.Dict, ast.keyword)):
+        outer = parent_of(outer)
+    target = only_target(outer)
+    name = target.value if isinstance(target, ast.Subscript) else target
+    if not isinstance(name, ast.Name) or isinstance(function_of(name), ast.Module):
+        return is_method(outer, *KEEP_NOTHING)
+    known = definitions_of(script, name)
+    made = [name] if is_stored(name) else of_kind((d.node for d in known.reaching(name)), ast.Name)
+    return bool(made) and all(_keeps_nothing(n) for d in made for n in known.uses_of(d))
+
+
+def _keeps_nothing(name: ast.Name) -> bool:
+    """``load_state_dict(state)``, ``state.update(...)``, ``key in state``, ``states[key] = ...``,
+    ``state[key].copy_(...)``
+    """
+    match outer := parent_of(name):
+        case ast.Attribute(attr="update" | "keys"):
+            return isinstance(parent_of(outer), ast.Call)
+        case ast.Compare(left=left, ops=ops):
+            return left is not name and all_of(ops, *MEMBERSHIP)
+        case ast.Subscript(value=value):
+            return value is name and (is_stored(outer) or is_attribute(parent_of(outer), "copy_"))
+    return is_method(outer, *KEEP_NOTHING)
