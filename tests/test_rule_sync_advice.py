@@ -64,6 +64,8 @@ def made(rule: str, body: str = "pass", end: str = "pass") -> Applied:
         ("if out is not None and (out < 0).any():\n    found.append(i)", "in few steps only"),
         ("if torch.isnan(loss) and epoch:\n    raise ValueError", "in few steps only"),
         ("assert not torch.isnan(out).any()", "in few steps only"),
+        ("wide = 2 if epoch < 9 else 3\nif wide == 2:\n    assert y.min() >= 0\nelse:\n    assert y.max() < 9", "in few steps only"),
+        ("for name, p in model.named_parameters():\n    if 'weight' in name:\n        writer.add_scalar(name, p.grad.norm(), i)", "show them in few steps"),
         ("found.append(1 if loss > 2 else 0)", "in few steps only"),
         ("print('%.3f' % loss)", "show them in few steps"),
         ("print('%d: %.3f' % (i, loss))", "show them in few steps"),
@@ -122,6 +124,9 @@ def test_norms_one_by_one_get_one_answer(norm: str) -> None:
         ("found.append(out[y].detach().mean())", "pass"),
         ("found.append(data.tensors[0][data.tensors[1] > 0].mean())", "pass"),
         ("print(f'{i}: {x.size(0)}')", "pass"),
+        ("for name, p in model.named_parameters():\n    if p.grad is None:\n        print(p.mean())", "pass"),
+        ("for name, p in model.named_parameters():\n    if name in shown and i > 3:\n        print(p.mean())", "pass"),
+        ("if len(y) < 8:\n    assert y.min() >= 0", "pass"),
         ("if torch.is_tensor(out):\n    found.append(i)", "pass"),
         (
             "def wider(t):\n    return nn.functional.interpolate(t[None], scale_factor=2)\n"

@@ -38,11 +38,13 @@ from autofast.model.several import surely, wordset
 from autofast.model.source import (
     ByNode,
     Nodes,
+    ancestors,
     function_of,
     is_elif,
     live_nodes,
     nodes_in,
     parent_of,
+    within,
 )
 from autofast.model.syntax import DEFS, LOOPS, VARIABLES
 from autofast.model.values import Arg, Const, Setting, certainly, names_of, of_kind
@@ -86,7 +88,7 @@ def in_every_iteration(
                 and not _is_true_there(script, f)
                 and not _is_given(f)
                 and not is_usual(f)
-                and not (or_none and is_settled(script, f.node))
+                and not (or_none and (is_settled(script, f.node) or _chooses_by_name(f.node, rest)))
                 for f in of_kind(rest, BranchFrame)
             ):
                 continue
@@ -95,6 +97,21 @@ def in_every_iteration(
             if not any(is_mostly_left_out(flow.graph(node), node) for node in ways):
                 return loop, occurrence
     return None
+
+
+def _chooses_by_name(node: ast.AST, way: Stack) -> bool:
+    """``if "weight" in name:`` in a loop over ``named_parameters()``, some turn of which comes
+    there.
+    """
+    asked = {n.id for n in nodes_in(getattr(node, "test", node), ast.Name)}
+    for loop in (f.node for f in of_kind(way, LoopFrame) if within(node, f.node)):
+        match loop:
+            case ast.For(
+                target=ast.Tuple(elts=[ast.Name(id=name), _]),
+                iter=ast.Call(func=ast.Attribute(attr="named_parameters" | "named_modules")),
+            ):
+                return asked == {name}
+    return False
 
 
 def in_every_epoch(script: Script, site: Site) -> bool:
@@ -296,6 +313,16 @@ def is_settled(script: Script, node: ast.AST) -> bool:
     leaves = [n for n in read if not isinstance(parent_of(n), ast.Attribute)]
     found = [script.values(n) for n in leaves]
     return surely(certainly(v, Arg, Const, Setting) for v in found)
+
+
+def in_each_turn_or_none(script: Script, node: ast.AST, loop: Loop) -> bool:
+    """Whether each turn of a loop comes to a place that stands in it, or none does: all conditions
+    around it have one answer all along.
+    """
+    gates = [n for n in ancestors(node) if isinstance(n, ast.If) and within(n, loop)]
+    settled = all(is_settled(script, gate) for gate in gates)
+    place = gates[-1] if gates and settled else node
+    return frequency(graph_of(script, loop), place, loop) is Frequency.EVERY
 
 
 def whole_statement(script: Script, node: ast.AST) -> ast.stmt | None:

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edits, Replace
 from autofast.facts.cost import gains
-from autofast.facts.switches import frequent_nodes, goes_by_batch, in_every_iteration
+from autofast.facts.switches import (
+    frequent_nodes,
+    goes_by_batch,
+    in_each_turn_or_none,
+    in_every_iteration,
+)
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import loop_of
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_at
@@ -246,10 +250,9 @@ def _on_device(thing: Thing | None) -> bool:
 
 def _by_code(script: Script) -> Iterator[tuple[ast.AST, Wait]]:
     """Tests and indices, which are no calls."""
-    flow = script.analysis(Flow)
     for loop, node in frequent_nodes(script, LOOKED_AT):
         if isinstance(loop, LOOPS) and loop_of(node) is loop:  # itself, no loop inside of it
-            if frequency(flow.graph(loop), node, loop) is not Frequency.EVERY:
+            if not in_each_turn_or_none(script, node, loop):
                 continue
         if (wait := _of_code(script, node)) is not None:
             yield node, wait
