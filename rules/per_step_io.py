@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from autofast.facts.cost import gains
 from autofast.facts.host_io import effect_of
+from autofast.facts.item_archives import reopened
 from autofast.facts.switches import goes_by_batch, in_every_iteration
 from autofast.model.calls import keyword_of
 from autofast.model.events import Site
@@ -18,6 +19,10 @@ from autofast.model.values import Ext, Num, Unknown
 from autofast.rule import Effect, Finding, Options, rule
 
 EVERY = "`if step % 100 == 0:`"
+ONCE = (
+    "open it with the first item that a worker fetches, and keep it: `if self.file is None: self.file = ...`; "
+    "what __init__ opens, all workers would share"
+)
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if (loop, kind) not in said:
             said.add((loop, kind))
             yield Finding(site.node, kind.message, advice=kind.advice)
+    for call, name in reopened(script) if mine else ():
+        yield Finding(call, f"opens the same file for every item: {name}()", advice=ONCE)
 
 
 def _kind(script: Script, site: Site) -> Kind | None:

@@ -450,3 +450,52 @@ def test_elements_whose_shapes_do_not_show(old: str, new: str) -> None:
     done = apply("loss-item-sync", PICKING.replace(old, new))
     assert "distance.copy_(" not in done.text
     assert "order.copy_(" in done.text
+
+
+ARCHIVE = """
+import h5py
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+names = [f"{{i}}.h5" for i in range(8)]
+
+
+class Patches(Dataset):
+    def __init__(self, path, paths=names):
+        self.path, self.paths, self.file = path, paths, None
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        {opened}
+        return torch.from_numpy(file["x"][index])
+
+
+model = nn.Linear(8, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    for x in DataLoader(Patches("train.h5"), batch_size=16):
+        loss = model(x.cuda()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("opened", "said"),
+    [
+        ('file = h5py.File(self.path, "r")', True),
+        ('with h5py.File(self.path, "r") as file:\n            return torch.from_numpy(file["x"][index])', True),
+        ('file = h5py.File(names[0], "r")', True),
+        ('file = h5py.File(self.paths[index], "r")', False),
+        ('path = self.paths[index]\n        file = h5py.File(path, "r")', False),
+        ('if self.file is None:\n            self.file = h5py.File(self.path, "r")\n        file = self.file', False),
+    ],
+)  # fmt: skip
+def test_an_archive_that_every_item_opens(opened: str, said: bool) -> None:
+    done = apply(IO, ARCHIVE.format(opened=opened))
+    assert ("with the first item" in done.advice) is said
+    assert done.text == done.before
