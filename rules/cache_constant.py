@@ -8,10 +8,13 @@ from autofast.facts.cost import gains
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.constants import Constant, constants
-from autofast.techniques.transfers.factories import loops_of_steps
+from autofast.techniques.transfers.factories import loops_of_steps, runs_often
+from autofast.techniques.transfers.literal_tensors import made_by_default
 from autofast.techniques.transfers.prepared import prepared
 
 OTHERS = "others may have the tensor that the constructor keeps; if nobody writes to it, make it a buffer: `register_buffer(..., persistent=False)`"
+COPIES = "copies a number from the host in each step, to a device where all tensors are made"
+COPIED = gains.usual(0.02, "a copy that is waited for at each use", code=True)
 COMPUTED = gains.usual(0.05, "computed again each time")
 
 
@@ -25,7 +28,11 @@ COMPUTED = gains.usual(0.05, "computed again each time")
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
     """Compute once what comes out the same at every call."""
-    found = [*constants(script, loops_of_steps(script))]
+    hot = loops_of_steps(script)
+    for site, filled in made_by_default(script):
+        if runs_often(site, hot):
+            yield Finding(site.node, COPIES, edits=(filled,), asks=COPIED)
+    found = [*constants(script, hot)]
     for constant in found:
         yield Finding(
             constant.node,

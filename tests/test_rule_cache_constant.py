@@ -1063,3 +1063,53 @@ def test_a_tensor_that_is_set_again_is_no_constant() -> None:
         net, LOOP.replace("        losses", "        model.mean = x[0].cpu()\n        losses")
     )
     assert not found.findings
+
+
+DEFAULT = """
+def far(x):
+    return torch.cat([x, torch.Tensor([1e10]).expand(x[..., :1].shape)], -1)
+
+
+def main():
+    data, target = torch.randn(32, 3), torch.randn(32, 1)
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        loss = (model(data) - target).pow(2).mean() + far(data).min() * 0
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(-10.0 * torch.log(loss.detach()) / torch.log(torch.tensor([10.0]))))
+
+
+losses = []
+if torch.cuda.is_available():
+    torch.set_default_tensor_type({kind})
+first = torch.Tensor([0.5])
+main()
+"""
+
+
+@pytest.mark.parametrize("kind", ["'torch.cuda.FloatTensor'", "torch.cuda.FloatTensor"])
+def test_numbers_where_tensors_are_made_on_the_gpu_by_default(kind: str) -> None:
+    text = HEAD + DEFAULT.format(kind=kind)
+    done = apply("cache-constant", text)
+    assert len(done.fixes) == 2 and "first = torch.Tensor([0.5])" in done.text
+    assert "torch.full((1,), 1e10).expand(" in done.text
+    assert "torch.log(torch.full((1,), 10.0))" in done.text
+    assert run(text)["losses"] == run(done.text)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("'torch.cuda.FloatTensor'", "'torch.DoubleTensor'"),
+        ("    torch.set_default_tensor_type(", "    print("),
+        ("torch.Tensor([1e10])", "torch.Tensor([10])"),
+        ("torch.Tensor([1e10])", "torch.FloatTensor([1e10])"),
+        ("torch.Tensor([1e10])", "torch.tensor([1e10], dtype=torch.float64).float()"),
+    ],
+)
+def test_numbers_that_are_not_made_there(old: str, new: str) -> None:
+    text = (HEAD + DEFAULT.format(kind="'torch.cuda.FloatTensor'")).replace(old, new)
+    assert "full((1,), 1" not in apply("cache-constant", text).text.replace("full((1,), 10.0)", "")

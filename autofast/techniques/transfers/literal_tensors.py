@@ -4,15 +4,17 @@ factory could make."""
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from autofast.edit.edits import Rewrite
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import arguments_of
+from autofast.model.events import Site
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import parent_of, source_of
-from autofast.model.values import Ref, Tensor, certainly, const
+from autofast.model.values import Ref, Tensor, certainly, const, names_of
 
 # The dtype to say for numbers of a constructor; none where that follows from whole numbers.
 DTYPES = {"torch.LongTensor": "", "torch.tensor": "", "torch.FloatTensor": "float32"}
@@ -102,3 +104,22 @@ def _is_counter(script: Script, made: Definition) -> bool:
     loop = parent_of(place) if first and place is not None else place
     counts = "builtins.enumerate" if first else "builtins.range"
     return isinstance(loop, ast.For) and script.is_call(loop.iter, counts)
+
+
+def made_by_default(script: Script) -> Iterator[tuple[Site, Rewrite]]:
+    """``torch.full((1,), 1e10)`` for ``torch.Tensor([1e10])``, where tensors are made on the GPU by
+    default: the one fills memory there, the other copies from the host, and waits.
+    """
+    kinds = [o.args.get(0, "t") for s in script.calls("torch.set_default_tensor_type") for o in s]
+    names = [n for k in kinds for n in (names_of(k) or [str(const(k))])]
+    if not surely(name.startswith("torch.cuda.") for name in names):
+        return
+    for site in script.calls("torch.Tensor", "torch.tensor"):
+        match site.node:
+            case ast.Call(
+                func=ast.Attribute(value=module),
+                args=[ast.List(elts=[ast.Constant(value=float()) as number])],
+                keywords=[],
+            ) as call:
+                torch = source_of(call).segment(module)
+                yield site, Rewrite(call, f"{torch}.full((1,), {{number}})", {"number": number})
