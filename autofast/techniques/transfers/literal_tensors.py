@@ -111,8 +111,8 @@ def made_by_default(script: Script) -> Iterator[tuple[Site, Rewrite]]:
     default: the one fills memory there, the other copies from the host, and waits.
     """
     kinds = [o.args.get(0, "t") for s in script.calls("torch.set_default_tensor_type") for o in s]
-    names = [n for k in kinds for n in (names_of(k) or [str(const(k))])]
-    if not surely(name.startswith("torch.cuda.") for name in names):
+    named = ([str(const(kind)), *names_of(kind)] for kind in kinds)
+    if not surely(any(n.startswith("torch.cuda.") for n in names) for names in named):
         return
     for site in script.calls("torch.Tensor", "torch.tensor"):
         match site.node:
