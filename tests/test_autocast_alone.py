@@ -207,6 +207,7 @@ def helper(x):
         ("helper(x)", "total = (sim.detach() * 2 + 1).sum().item()\n    print(sim.shape)", 0),
         ("helper(x)", "best = sim.argmax(1).numpy()", 0),
         ("helper(x)", "sim.detach().float().numpy()", 0),
+        ("helper(x)", "counts = y[None].expand(2, -1) @ y\n    counts.cpu().numpy()", 0),
     ],
 )
 def test_products_that_leave_the_block(made: str, use: str, casts: int) -> None:
@@ -220,6 +221,21 @@ def test_products_that_leave_the_block(made: str, use: str, casts: int) -> None:
     assert len([x for x in of_products if "one_hot" not in x and "detach" not in x]) == casts, (
         done.lines
     )
+
+
+def test_a_function_that_also_takes_parts_through_a_network_in_float64() -> None:
+    head = """
+teacher = Net().to(device).double()
+
+
+def chunked(fn, x, n=4):
+    return torch.cat([fn(part) for part in x.split(n)], dim=0)
+"""
+    loss = "out = chunked(model, x)\n    loss = ((out - 1) ** 2).mean() + criterion(out, y)"
+    text = HEAD + head + LOOP.replace("loss = criterion(model(x), y)", loss)
+    assert "return torch.cat([fn(part).float() for part in x.split(n)], dim=0)" in amp(text).lines
+    done = amp(text + "\nwith torch.no_grad():\n    chunked(teacher, X[0].double().to(device))\n")
+    assert not done.fixes and "no plain tensor" in done.refusals
 
 
 def test_a_product_that_goes_to_other_code_is_fp32_there() -> None:

@@ -264,7 +264,7 @@ def block_edits(
                 named += parts
             elif cast or (cast := cast_of(script, call, maybe=True)):
                 casts[call] = call, cast
-            elif _is_nested(outputs_in_mode(script, call)):
+            elif any(map(_kind, found := outputs_in_mode(script, call))) and _is_nested(found):
                 cast, helper = _nested(call)
                 casts[call] = call, cast
                 named += helper
@@ -273,8 +273,10 @@ def block_edits(
     code = Code(script, region.parts, region.things)
     leaving = Products(script, code.all, options.target)
     for made in products(code):
-        if made not in casts and (why := leaving.misuse(made)):
-            if not _all_floats(script.values(made)):
+        given = script.values(made)
+        is_whole = surely(isinstance(t, Tensor) and t.dtype in NO_CAST for t in given)
+        if not is_whole and made not in casts and (why := leaving.misuse(made)):
+            if not _all_floats(given) or any(map(_is_unchanged, tensors_in(given))):
                 return f"{why}, and the product is no plain tensor that .float() could be called on"
             named.append(Wrap(made, "{}.float()"))
     taken = set(region.hoisted)
