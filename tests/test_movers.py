@@ -4,6 +4,8 @@ what comes to which arm.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.amp import close
 from tests.onerule import apply, run
 
@@ -85,3 +87,63 @@ def test_a_class_that_is_both_stays_in_both_arms():
     )
     both = both.replace("model = Model()", "model = Model()\nmodel.move(Both())")
     assert "not known" in apply("non-blocking", both).refusals
+
+
+MOVED = """
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def put(batch):
+    if isinstance(batch, dict):
+        for key, item in batch.items():
+            if item is not None:
+                batch[key] = item.to(device)
+    elif isinstance(batch, (list, tuple)):
+        batch = [item.to(device) for item in batch]
+    else:
+        batch = batch.to(device)
+    return batch
+
+
+data = TensorDataset(torch.randn(8, 4), torch.arange(8) % 4)
+net = nn.Linear(4, 4).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+losses = []
+for epoch in range(2):
+    for x, y in DataLoader(data, batch_size=4, pin_memory=True):
+        batch = {{"image": x, "label": y}}
+        {before}
+        batch = put(batch)
+        {after}
+        optimizer.zero_grad()
+        loss = net(batch["image"]).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fixed"),
+    [
+        ("pass", "shown = batch['image'].detach().float().cpu(); shown.mul_(1)", True),
+        ("pass", "batch['image'].mul_(1)", True),
+        ("first = batch['image']", "first.mul_(1)", False),
+        ("pass", "x.mul_(1)", False),
+        ("old = dict(batch)", "old['image'].mul_(1)", False),
+        # It may be a list: then the dict keeps what it holds.
+        ("kept = batch\n        if epoch: batch = [x, y]", "kept['image'].mul_(1); batch = kept", False),
+    ],
+)
+def test_what_comes_back_is_other_memory(before: str, after: str, fixed: bool) -> None:
+    """A dict of which `isinstance` is certain holds what was moved into it, and nothing else."""
+    text = MOVED.format(before=before, after=after)
+    done = apply("non-blocking", text)
+    moved = "batch[key] = item.to(device, non_blocking=True)" in done.text
+    assert moved is fixed, done.refusals
+    assert run(done.text)["losses"] == run(text)["losses"]

@@ -342,13 +342,15 @@ class Core:
 
     def arms(self, node: ast.If | ast.IfExp, env: Env) -> Iterator[bool]:
         """The arms that may run, one after the other, each from the variables before."""
-        before = env.vars
+        before, possible = env.vars, {}
         for arm in (True, False):
             env.vars = dict(before)
             if self.narrow(node.test, arm, env):
-                self.stack.append(BranchFrame(node, arm))
-                yield arm
-                self.stack.pop()
+                possible[arm] = env.vars
+        for arm, env.vars in possible.items():
+            self.stack.append(BranchFrame(node, arm, len(possible) == 1))
+            yield arm
+            self.stack.pop()
 
     def weak(self, made: tuple[Any, ...], once: bool = False) -> bool:
         """Whether a change made here to a thing that was made below the frames ``made`` may not
