@@ -9,6 +9,7 @@ import random
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -19,11 +20,13 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from autofast.edit.attribution import reach
 from autofast.edit.edits import After, Around, Before, Edit, Helper, Import, Keyword, Remove, Wrap
 from autofast.edit.order import Rank
+from autofast.edit.passes import fixed_point
 from autofast.edit.plan import Plan, PostConditionError
 from autofast.model.opening import read_source
+from autofast.model.script import Script
 from autofast.model.source import Source, block_of
 from autofast.report.diff import Change, FileDiff, patch
-from autofast.rule import Effect, Finding, Options, Rule
+from autofast.rule import Effect, Finding, Gain, Options, Rule
 from tests.engine import call, rule, script, source, stmt
 
 Found = Iterator[tuple[ast.AST, list[Edit]]]
@@ -269,6 +272,23 @@ def test_an_applied_rule_must_find_nothing_in_its_own_output() -> None:
         match="train.py:1: wrong would change its own output again: wrong speaks",
     ):
         plan("load(1)\n", rule("wrong", wrong)).check(reread)
+
+
+def test_what_is_worth_its_lines_beside_a_change_is_written_with_it() -> None:
+    """Else a second rewrite would find it."""
+
+    def beside_workers(script: Script, options: Options, finding: Finding, beside: Any) -> Gain:
+        return Gain(0.5 * ("workers=" in script.entry.text), "half, beside workers")
+
+    def reread(texts: Any) -> Any:
+        return script(source(next(iter(texts.values()))))
+
+    pin = replace(keyword("pin", "True"), asks=beside_workers)
+    file, rules = source("load(1)\n"), [keyword("workers", "4"), pin]
+    first = Plan.make(script(file), Options(min_gain=0.01), rules, Effect.SAMPLING)
+    assert only_text(first) == "load(1, workers=4)\n"
+    (text,) = fixed_point(first, reread).texts().values()
+    assert text == "load(1, workers=4, pin=True)\n"
 
 
 def test_plans_of_several_files() -> None:

@@ -16,7 +16,7 @@ from autofast.edit.ignores import Ignores, UnusedIgnore
 from autofast.edit.merge import Pool, file_of
 from autofast.edit.postcheck import Amendable
 from autofast.edit.running import LeftOut, run
-from autofast.edit.worth import NOT_WORTH, judged
+from autofast.edit.worth import judged
 from autofast.faults import PostConditionError
 from autofast.model.several import grouped
 from autofast.model.source import Source, line_of, source_of, statement_of
@@ -211,12 +211,8 @@ class Plan:
                 )
         refused: dict[Key, Amendment] = {}
         spared: set[Key] = set()  # the refusals that are found to be fixes now
-        idle = {f.rule for f in self.findings if not f.worth} - self.applied
         for finding in again.fixes:
             same = self._like(finding)
-            if finding.rule in idle or any(not f.worth for f in same):
-                refused[key_of(finding)] = Amendment(NOT_WORTH)
-                continue
             if amended := next((f for f in same if key_of(f) in self.amendments), None):
                 refused[key_of(finding)] = Amendment(amended.refusal)
                 continue

@@ -14,8 +14,6 @@ from autofast.rule import Finding, Gain, Options, Rule
 if TYPE_CHECKING:
     from autofast.model.script import Script
 
-NOT_WORTH = "not worth its lines"
-
 
 def judged(
     script: Script, findings: Sequence[Finding], rules: Sequence[Rule], options: Options
