@@ -245,3 +245,47 @@ def test_a_product_that_goes_to_other_code_is_fp32_there() -> None:
     )
     done = amp("from elsewhere import plot\n" + HEAD + PRODUCTS + loop, rules="autocast")
     assert "return ((model(x).float() - 1) @ W).float()" in done.lines
+
+
+HELD = """
+memory = []
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 4), nn.Linear(8, 1)
+
+    def forward(self, x):
+        {gives}
+
+
+model = Two().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for i in range(6):
+    x, y = X[i].to(device), Y[i].to(device)
+    optimizer.zero_grad()
+    out = model(x)
+    out[1] = out[1].squeeze(1) * 2
+    loss = criterion(out[0], y) + {uses}.cumsum(0).mean()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("gives", "uses", "cast"),
+    [
+        ("return [self.a(x), self.b(x)]", "out[1]", True),
+        ("out = [self.a(x)]\n        out.append(self.b(x))\n        return out", "out[1]", True),
+        ("out = [self.a(x), self.b(x)]\n        memory.append(out)\n        return out", "memory[-1][1]", False),
+        ("self.out = [self.a(x), self.b(x)]\n        return self.out", "model.out[1]", False),
+        ("out = [self.a(x), self.b(x)]\n        self.out = out\n        return out", "model.out[1]", False),
+    ],
+)  # fmt: skip
+def test_a_list_that_others_hold_is_not_made_anew(gives: str, uses: str, cast: bool) -> None:
+    """What the caller puts into it would be missing there."""
+    done = amp(HEAD + HELD.format(gives=gives, uses=uses))
+    assert ("part.float() for part in" in done.text) is cast
+    assert trained(done.text)["losses"] == trained(done.before)["losses"]

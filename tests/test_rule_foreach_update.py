@@ -453,3 +453,13 @@ save(net=net, target=target)
     found = made(loop, target=f"import io\n{COPIED}\n{used}")
     assert "torch._foreach_lerp_(" in found.text
     same(found, False)
+
+
+def test_two_averages_in_one_loop_have_a_list_each() -> None:
+    loop = (
+        "with torch.no_grad():\n    for p, a, b in zip(net.parameters(), target.parameters(), slow.parameters()):\n"
+        "        a.mul_(0.9).add_(p, alpha=0.1)\n        b.mul_(0.9).add_(a, alpha=0.1)"
+    )
+    found = made(f"{loop}\nlosses.append(sum(p.sum().item() for p in slow.parameters()))", target=f"{COPIED}\nslow = copy.deepcopy(net)")
+    assert "torch._foreach_mul_(targets_list, 0.9)" in found.text
+    same(found, True)

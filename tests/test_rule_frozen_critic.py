@@ -299,3 +299,23 @@ ONCE = "    optimizer_c.zero_grad()\n    optimizer_g.zero_grad()\n    loss_g"
 def test_what_the_critic_is_given_stays(old: str, new: str) -> None:
     found = apply(RULE, changed((old, new), text=CRITIC_FIRST))
     assert "fake = generator(z).detach()" not in found.text, found.lines
+
+
+@needs_torch
+def test_a_parameter_that_both_models_have_by_hand() -> None:
+    """Of the generator's gradient, a part goes through the critic's layer."""
+    tied = GAN.replace("optimizer_g = ", "critic[0].bias = generator[0].bias\noptimizer_g = ", 1)
+    done = apply(RULE, tied)
+    assert not done.fixes and "the parameter of another" in done.refusals
+
+
+@needs_torch
+@pytest.mark.parametrize("asked", ["critic[0].weight", "list(critic.parameters())"])
+def test_gradients_of_the_critic_that_are_asked_for(asked: str) -> None:
+    text = GAN.replace(
+        "    loss.backward()\n",
+        f"    slope = torch.autograd.grad(loss, {asked}, retain_graph=True)[0].norm()\n    loss.backward()\n",
+    )
+    done = apply(RULE, text)
+    assert not done.fixes
+    assert run(done.text)["losses"] == run(text)["losses"]

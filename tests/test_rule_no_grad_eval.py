@@ -3017,3 +3017,70 @@ def test_an_evaluation_beside_a_loss_that_is_not_known(new: str) -> None:
     text = in_env().replace("(-log_alpha.exp() * (log_prob - 2.0)).mean()", new)
     done = apply("no-grad-eval", "from unknown import learn\n" + text)
     assert "\n\ndef evaluate(actor):\n" in done.text and "_mode():\n    while" not in done.text
+
+
+KEPT = """\
+import torch
+import torch.nn as nn
+from collections import namedtuple
+from dataclasses import dataclass
+from torch.distributions import Categorical
+from types import SimpleNamespace
+
+torch.manual_seed(0)
+net = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+store, space, Turn, losses = [], SimpleNamespace(), namedtuple("Turn", "given made"), []
+
+
+@dataclass
+class Step:
+    made: object
+
+
+class Pool(list):
+    pass
+
+
+pool = Pool()
+
+
+def act(given):
+    made = Categorical(logits=net(given))
+    {keep}
+    return made.sample()
+
+
+for step in range(4):
+    given = torch.randn(8, 4)
+    action = act(given)
+    loss = -({back}.log_prob(action)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "back"),
+    [
+        ("store.append(made)", "store[-1]"),
+        ("store.append(Step(made))", "store[-1].made"),
+        ("store.append(Turn(given, made))", "store[-1].made"),
+        ("store.append(lambda: made)", "store[-1]()"),
+        ("space.made = made", "space.made"),
+        ("pool.append(made)", "pool[-1]"),
+    ],
+)
+@pytest.mark.parametrize("turns", [1, 3])
+def test_what_is_kept_of_an_action_holds_its_graph(keep: str, back: str, turns: int) -> None:
+    """Also in a loop of its own, as of a rollout."""
+    text = KEPT.format(keep=keep, back=back)
+    if turns > 1:
+        text = text.replace(
+            "    action = act(given)\n", f"    for turn in range({turns}):\n        action = act(given)\n"
+        )
+    done = apply("no-grad-eval", text)
+    assert run(done.text)["losses"] == run(text)["losses"]
+    assert "action = act" in done.text and "no_grad" not in done.text

@@ -213,6 +213,9 @@ class Plan:
         spared: set[Key] = set()  # the refusals that are found to be fixes now
         for finding in again.fixes:
             same = self._like(finding)
+            if any(f.gain is not None and f.gain.measured and not f.worth for f in same):
+                refused[key_of(finding)] = Amendment("measured: not worth its lines")
+                continue
             if amended := next((f for f in same if key_of(f) in self.amendments), None):
                 refused[key_of(finding)] = Amendment(amended.refusal)
                 continue

@@ -4,6 +4,7 @@ and what they hold.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping
 
 from autofast.model.changes import remember, remembered
@@ -12,7 +13,8 @@ from autofast.model.kinds import is_module
 from autofast.model.names import first_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
-from autofast.model.several import any_in
+from autofast.model.several import any_in, of_kind
+from autofast.model.source import at, statement_of
 from autofast.model.values import COLLECTIONS, Arg, Const, Ext, Num, Tensor, Thing
 
 OF_MODELS = (
@@ -62,3 +64,14 @@ def moved_models(script: Script) -> list[Thing]:
 def trained_models(script: Script) -> list[Model]:
     sites = {site for step in script.steps for site in step.forwards}
     return [m for m in script.models if any_in(m.forwards, sites)]
+
+
+def handed_parameter(script: Script) -> str:
+    """The line after which two layers may have one parameter: ``self.head.weight = other.weight``;
+    empty where there is none.
+    """
+    for site in script.log.of("set_attribute"):
+        if not isinstance(getattr(statement_of(site.node), "value", None), ast.Call):
+            if any(t.param for o in site for t in of_kind(o.result, Tensor)):
+                return at(site)
+    return ""

@@ -9,14 +9,16 @@ import ast
 from autofast.flow.callgraph import Function, code_of
 from autofast.flow.filled_lists import is_empty
 from autofast.flow.program import Flow
-from autofast.flow.scopes import is_local
+from autofast.flow.scopes import is_local, own_nodes
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict
 from autofast.model import names
 from autofast.model.calls import is_method, receiver_of
 from autofast.model.kinds import is_loss, is_module
 from autofast.model.script import Script
+from autofast.model.several import of_kind
 from autofast.model.source import at, first_line, function_of, is_at_top, source_of
+from autofast.model.syntax import FUNCTIONS, is_docstring
 from autofast.model.tensors import things_in
 from autofast.model.values import (
     Bound,
@@ -50,6 +52,35 @@ def is_wanted(script: Script, call: ast.AST) -> bool:
     assert isinstance(call, ast.expr)
     hooks = script.methods(*names.FORWARD_HOOKS) or script.calls(names.HOOK_OF_ALL)
     return bool(hooks or Wanted(script).follow(call, ()))
+
+
+def only_computes(script: Script, call: ast.Call) -> bool:
+    """Whether the functions of the project that a call runs only give values to variables and
+    attributes, and return: no method of another object is given what they make.
+    """
+    todo, seen = [call], set[ast.AST]()
+    for node in todo:
+        for thing in script.called(node):
+            if isinstance(thing, Method):
+                if not isinstance(thing.this, (Tensor, Ext)):
+                    return False
+            elif not isinstance(thing, (Ref, Ext)):
+                code = code_of(thing)
+                if not code:
+                    return False
+                for c in code:
+                    if c.function not in seen:
+                        seen.add(c.function)
+                        if not _is_plain(c.function):
+                            return False
+                        todo += of_kind(own_nodes(c.function), ast.Call)
+    return bool(seen)
+
+
+def _is_plain(function: Function) -> bool:
+    """Whether a function calls nothing for what it does beside, and defines nothing."""
+    kinds = (ast.Expr, ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, *FUNCTIONS)
+    return not any(isinstance(n, kinds) and not is_docstring(n) for n in own_nodes(function))
 
 
 def gathering(script: Script, call: ast.AST) -> ast.Name | None:

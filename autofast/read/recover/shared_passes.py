@@ -9,7 +9,7 @@ what runs there.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from autofast.flow.callgraph import code_of
 from autofast.flow.memory import Memory
@@ -17,10 +17,12 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import namespace_calls
 from autofast.flow.scopes import is_local
 from autofast.flow.scratch import hands_on
-from autofast.model.calls import is_augmented, is_method, receiver_of
+from autofast.model.calls import arguments_of, is_augmented, is_method, receiver_of
+from autofast.model.contents import members
 from autofast.model.events import CallFrame, LoopFrame, Occurrence, Site, Stack
+from autofast.model.kinds import is_module
 from autofast.model.script import Script
-from autofast.model.several import any_of
+from autofast.model.several import any_of, of_kind, wordset
 from autofast.model.source import (
     Nodes,
     Said,
@@ -31,13 +33,18 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import LOOPS, is_stored
 from autofast.model.tensors import tensors_in
-from autofast.read.recover.backward_needs import Wanted, is_wanted
+from autofast.model.values import NOTHING, Ext, Func, Inst, Thing, Values
+from autofast.read.recover.backward_needs import Wanted, is_wanted, only_computes
 from autofast.read.recover.escapes import ends_with_call
 from autofast.read.recover.leaks import root_of
 from autofast.read.recover.region import Region
 from autofast.read.recover.reset_attributes import is_set_before
 
 WHOLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
+CONTAINERS = wordset(
+    "builtins.list builtins.dict builtins.set collections.deque collections.OrderedDict "
+    "collections.defaultdict collections.UserList collections.UserDict"
+)
 KEEPS = tuple("set_attribute set_elsewhere append set_item augment tensor_write".split())
 
 
@@ -96,7 +103,8 @@ def _unwanted(script: Script, rest: Stack) -> Said | None:
     calls = [f.node for f in rest if isinstance(f, CallFrame) and isinstance(f.node, ast.Call)]
     whole = [c for c in calls if isinstance(statement_of(c), WHOLE)]
     told = (c for c in whole if not namespace_calls(function_of(c)))
-    call = next((c for c in told if not script.of_node(is_wanted, c)), None)
+    plain = (c for c in told if only_computes(script, c))
+    call = next((c for c in plain if not script.of_node(is_wanted, c)), None)
     return (statement_of(call), "statement") if call is not None else None
 
 
@@ -139,7 +147,7 @@ def keeps_inside(
         if not seen and puts_gradients(occurrence):
             if not is_only_looked_at(script, site, backwards, region):
                 return True
-    return binds_elsewhere(script, region)
+    return binds_elsewhere(script, region) or _into_own_containers(script, region)
 
 
 def _is_new(script: Script, site: Site) -> bool:
@@ -150,17 +158,55 @@ def _is_new(script: Script, site: Site) -> bool:
 
 def binds_elsewhere(script: Script, region: Region) -> bool:
     """Whether functions that run in the region give values to variables of the code around them."""
-    calls = (n for s in region.statements for n in nodes_in(s, ast.Call))
-    called = [c.function for n in calls for t in script.called(n) for c in code_of(t)]
-    called += [frame.func.node for frame in region.calls(script)]
-    code = (n for part in [*region.statements, *called] for n in ast.walk(part))
+    code = (n for part in _code(script, region) for n in ast.walk(part))
     return any_of(code, ast.Global, ast.Nonlocal)
 
 
 def puts_gradients(occurrence: Occurrence) -> bool:
     """Whether something with a gradient is put somewhere: stored, or written in place."""
     given = occurrence.args.every
-    return any(t.grad for t in tensors_in(occurrence.result, *(g.values for g in given)))
+    return hold_gradients(occurrence.result.union(*(g.values for g in given)))
+
+
+def hold_gradients(found: Values, deeper: int = 4) -> bool:
+    """Whether things carry gradients, or hold something that does: a distribution, a record, what
+    a lambda has seen.
+    """
+    if any(t.grad for t in tensors_in(found)):
+        return True
+    return bool(deeper) and any(
+        hold_gradients(frozenset(_held(t)), deeper - 1) for t in found if not is_module(t)
+    )
+
+
+def _held(thing: Thing) -> Iterable[Thing]:
+    match thing:
+        case Func():  # and the variables around it
+            return () if thing.env.kind == "module" else NOTHING.union(*thing.env.vars.values())
+        case Ext() if thing.name.startswith("torch.optim."):
+            return ()
+    return members(thing)
+
+
+def _into_own_containers(script: Script, region: Region) -> bool:
+    """Whether what carries gradients is given to an object of a class that extends a list, a dict
+    or a set: what its methods keep is not followed.
+    """
+    for call in (n for part in _code(script, region) for n in nodes_in(part, ast.Call)):
+        receiver = receiver_of(call) if is_method(call) else None
+        owners = of_kind(script.values(receiver), Inst) if receiver is not None else []
+        if any(t.cls.external & CONTAINERS for t in owners):
+            if hold_gradients(NOTHING.union(*(script.values(a) for a in arguments_of(call)))):
+                return True
+    return False
+
+
+def _code(script: Script, region: Region) -> list[ast.AST]:
+    """The statements of a region, and the functions that they call."""
+    calls = (n for s in region.statements for n in nodes_in(s, ast.Call))
+    called = [c.function for n in calls for t in script.called(n) for c in code_of(t)]
+    called += [frame.func.node for frame in region.calls(script)]
+    return [*region.statements, *called]
 
 
 def is_only_looked_at(script: Script, site: Site, backwards: list[Stack], region: Region) -> bool:

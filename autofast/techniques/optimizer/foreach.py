@@ -316,7 +316,9 @@ class Writer:
         for word in dict.fromkeys(words):
             if words.count(word) > 1:
                 wanted = ("targets", "parameters")[len(self.loop.lists) == 1]
-                self.names[word] = source_of(self.loop.node).fresh(wanted, f"{wanted}_list")
+                names = (wanted, f"{wanted}_list", f"more_{wanted}", f"other_{wanted}")
+                free = (n for n in names if n not in self.names.values())
+                self.names[word] = source_of(self.loop.node).fresh(*free)
                 lines.append(f"{self.names[word]} = {word}")
         return "\n".join([*lines, *map(self.call, self.done)])
 

@@ -12,7 +12,7 @@ from autofast.facts.freezing import may_freeze
 from autofast.facts.gradient_accesses import gradient_accesses, named_in_text
 from autofast.facts.gradient_events import clips, zero_grads
 from autofast.facts.optimizers import where_it_grows
-from autofast.facts.parts import parts_of
+from autofast.facts.parts import handed_parameter, parts_of
 from autofast.facts.scaler import Event
 from autofast.facts.untrained import NEEDING
 from autofast.flow.loops import loop_exits
@@ -258,4 +258,9 @@ def against(script: Script, model: Thing, others: list[Thing]) -> str:
         return f"{more} gives an optimizer more parameters, which may be of this model"
     if parts_of(model).keys() & parts_of(*others).keys():
         return "it shares layers with a model that is trained by this backward"
+    if place := handed_parameter(script):
+        return f"{place} gives one layer the parameter of another, which may be of both models"
+    for site in script.calls("torch.autograd.grad"):
+        if any(t.param for o in site for t in tensors_in(o.args.get(1, "inputs"))):
+            return f"{at(site)} asks for gradients of parameters, which may be of this model"
     return ""

@@ -17,6 +17,7 @@ from autofast.facts.precision.between import both_modes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.floats import is_float
 from autofast.facts.precision.half_values import Half
+from autofast.facts.precision.own_containers import gives_its_own
 from autofast.facts.precision.products import Products, products
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import bound_to, taken_by
@@ -74,6 +75,7 @@ def returned(
 
 
 PART = "part"  # of what a model returns
+HELD = "others may hold the list or dict that the model gives: .float() makes another one"
 NONE = Const(None)
 NO_CAST = wordset("int f64 complex")  # to fp32: it would lose what they have
 
@@ -93,7 +95,7 @@ def cast_of(script: Script, call: ast.Call, maybe: bool = False) -> str:
 def is_cast_whole(script: Script, half: Half, call: ast.Call) -> bool:
     """Whether all that a call gives can be fp32 at once, in the call or below it."""
     below = isinstance(put_into(call), ast.Name) and casts_below(script, half, call)
-    return bool(cast_of(script, call) or below)
+    return gives_its_own(script, call) and bool(cast_of(script, call) or below)
 
 
 def casts_below(script: Script, half: Half, call: ast.Call) -> list[Edit]:
@@ -260,11 +262,15 @@ def block_edits(
         if why := half.misuse(call):
             cast = cast_of(script, call)
             parts = casts_below(script, half, call) if not cast or PART in cast else []
+            if (parts or PART in cast) and not gives_its_own(script, call):
+                return f"{why}, and {HELD}"
             if parts:
                 named += parts
             elif cast or (cast := cast_of(script, call, maybe=True)):
                 casts[call] = call, cast
             elif any(map(_kind, found := outputs_in_mode(script, call))) and _is_nested(found):
+                if not gives_its_own(script, call):
+                    return f"{why}, and {HELD}"
                 cast, helper = _nested(call)
                 casts[call] = call, cast
                 named += helper
