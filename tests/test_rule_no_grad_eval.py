@@ -3019,7 +3019,7 @@ def test_an_evaluation_beside_a_loss_that_is_not_known(new: str) -> None:
     assert "\n\ndef evaluate(actor):\n" in done.text and "_mode():\n    while" not in done.text
 
 
-KEPT = """\
+ACTED = """\
 import torch
 import torch.nn as nn
 from collections import namedtuple
@@ -3076,7 +3076,7 @@ for step in range(4):
 @pytest.mark.parametrize("turns", [1, 3])
 def test_what_is_kept_of_an_action_holds_its_graph(keep: str, back: str, turns: int) -> None:
     """Also in a loop of its own, as of a rollout."""
-    text = KEPT.format(keep=keep, back=back)
+    text = ACTED.format(keep=keep, back=back)
     if turns > 1:
         text = text.replace(
             "    action = act(given)\n", f"    for turn in range({turns}):\n        action = act(given)\n"
