@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autofast.facts.parts import moved_models, parts_of, trained_models
+from autofast.facts.parts import handed_parameter, moved_models, parts_of, trained_models
 from autofast.facts.used_parameters import WITHOUT
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_of
@@ -33,7 +33,6 @@ from autofast.model.source import (
     nodes_in,
     parent_of,
     source_of,
-    statement_of,
     within,
 )
 from autofast.model.syntax import MEMBERSHIP, is_attribute, is_read, is_stored
@@ -47,7 +46,6 @@ from autofast.model.values import (
     Given,
     Inst,
     Seq,
-    Tensor,
     Thing,
     Values,
     all_of,
@@ -229,16 +227,7 @@ def are_tied(script: Script, call: ast.Call) -> bool:
     held = [given[1] for given in buffers]
     held += [e for _, e in memory.handed if not isinstance(parent_of(e), ast.Attribute)]
     once += [made for expr in held for made in memory.made_by(expr) or {None}]
-    return (
-        None in once
-        or len({*once}) < len(once)
-        or any(
-            not isinstance(getattr(statement_of(site.node), "value", None), ast.Call)
-            for site in script.log.of("set_attribute")
-            for o in site
-            if any(t.param for t in of_kind(o.result, Tensor))
-        )
-    )
+    return None in once or len({*once}) < len(once) or bool(handed_parameter(script))
 
 
 def _is_open(part: Thing) -> bool:
