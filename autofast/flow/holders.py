@@ -186,10 +186,14 @@ class Holders:
 
     def _by_container(self, container: ast.expr) -> Iterator[Holder]:
         """Something that it is put into, and the variables that hold that, also of callers."""
-        for expr in with_contents([container], self._same_container):
+        for expr in self.containers(container):
             yield Holder(How.CONTAINER, expr)
             for definition in self._definitions(expr):
                 yield Holder(How.VARIABLE, definition.node)
+
+    def containers(self, container: ast.expr) -> Iterator[ast.expr]:
+        """The expressions that may be one list or dict, here and at callers."""
+        return with_contents([container], self._same_container)
 
     def _same_container(self, expr: ast.expr) -> Iterator[ast.expr]:
         for definition in self._definitions(expr):

@@ -1,6 +1,7 @@
 """Fused updates and 16 bits leave a training what it was, but for rounding."""
 
 from benchmarks.ways.claim import Claim
+from benchmarks.ways.held import HELD
 
 UPDATES = """
 ...above
@@ -447,6 +448,7 @@ for epoch in range(2):
         ...inside
         print(loss.item())
     ...after
+...end
 """
 AUTOCAST: dict[str, str | dict[str, str]] = {
     "plain": "",
@@ -797,7 +799,7 @@ CLAIMS = [
         "16 bits are near",
         "autocast, grad-scaler",
         HALVES,
-        AUTOCAST,
+        AUTOCAST | HELD,
         cuda=True,
         configs=("halves",),
         digits=0.1,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from autofast.facts.hooks import Hook, Hooks
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in, nodes_of
 from autofast.model.contents import without_wrappers
@@ -22,7 +23,8 @@ from autofast.model.values import Cls, Reason, Thing, Unknown, is_chosen
 class Code:
     """Statements (or expressions), and all code of the project that they call.
 
-    ``logits``: the losses that are to take logits, and of the sigmoids that go.
+    ``logits``: the losses that are to take logits, and of the sigmoids that go. ``target``: the
+    kind of device that 16 bits are for; hooks count then, those that run in a pass as code of it.
     """
 
     def __init__(
@@ -31,18 +33,29 @@ class Code:
         statements: Iterable[ast.AST],
         models: Iterable[Thing],
         logits: frozenset[ast.AST] = frozenset(),
+        target: str = "",
     ):
         self.script = script
-        self.logits = logits
+        self.logits, self.target = logits, target
         self.statements = list(statements)
         self.here = nodes_of(self.statements)
         self.models = _models(script, models)
+        self.hooks = self._hooks() if target else []
         self.parts: list[ast.AST] = [*self.statements, *self._called()]
         self.all = nodes_of(self.parts)
 
     def other(self, statements: Iterable[ast.AST], models: Iterable[Thing]) -> Code:
         """Other statements, under the same decisions."""
-        return Code(self.script, statements, models, self.logits)
+        return Code(self.script, statements, models, self.logits, self.target)
+
+    def _hooks(self) -> list[Hook]:
+        passes = [
+            (site.node, o)
+            for site in self.script.log.of("forward")
+            for o in site
+            if happens_in(o, site.node, self.here)
+        ]
+        return self.script.analysis(Hooks).during(passes, self.models)
 
     def _called(self) -> list[ast.AST]:
         """The functions that are called, and the forward passes of the models, but no
@@ -55,6 +68,9 @@ class Code:
                 forwards = [s for s in of_kind(cls.body, ast.FunctionDef) if s.name == "forward"]
                 found.update((f, f) for f in forwards)
                 todo += forwards
+        hooked = [c.function for h in self.hooks if h.is_forward for c in h.functions]
+        found.update((f, f) for f in hooked)
+        todo += hooked
         while todo:
             for func in self.script.of_node(_entered, todo.pop()):
                 if func not in found:

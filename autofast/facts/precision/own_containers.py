@@ -1,18 +1,24 @@
-"""Whether the lists and dicts that a model gives are its caller's alone: a copy of them, with fp32
-in it, is as good as they are then.
+"""Whether what a model gives is its caller's alone, so that a copy of it in fp32 is as good: lists
+and dicts, which anybody may change, and tensors that are changed in place.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
+from autofast.facts.hooks import Hooks
 from autofast.facts.model_mode import outputs_in_mode
 from autofast.flow.callgraph import CallGraph, code_of
+from autofast.flow.holders import Holders, How
+from autofast.flow.memory import Memory, base_of
+from autofast.flow.positions import nodes_of
 from autofast.flow.program import Flow, definitions_of
+from autofast.flow.scopes import owner, scope_of
 from autofast.model.contents import without_wrappers
 from autofast.model.script import Script
 from autofast.model.several import of_kind
-from autofast.model.source import parent_of
+from autofast.model.source import Nodes, parent_of
 from autofast.model.syntax import MEMBERSHIP, SEQUENCES, is_attribute
 from autofast.model.values import Const, Dict, Num, Seq, Tensor, Values, all_of
 
@@ -29,6 +35,54 @@ def gives_its_own(script: Script, call: ast.Call) -> bool:
     if not _has_shared(outputs_in_mode(script, call)):
         return True
     return _is_made_by(script, call, DEEP)
+
+
+def change_elsewhere(script: Script, call: ast.Call) -> ast.expr | None:
+    """What changes in place a tensor that a call of a model gives, or that the model has kept of
+    it; None where nobody else holds it, or nothing does.
+    """
+    calls, memory = script.analysis(CallGraph), script.analysis(Memory)
+    code = [c for t in script.called(call) for m in without_wrappers(t) for c in code_of(m)]
+    run = [f for c in code for f in calls.runs(c.function)]
+    inner = nodes_of(run)
+    kept = [k for f in run for r in calls.results(f) for k in _keepers(script, r, inner, DEEP)]
+    hooked = any(h.is_forward for h in script.analysis(Hooks).found)
+    if not kept and not hooked:
+        return None
+    names = {k.attr for k in of_kind(kept, ast.Attribute)}
+    for node in script.nodes:
+        for changed in memory.written(node) if node not in inner else ():
+            sources = memory.sources(changed)
+            if call in sources or any(is_attribute(s, *names) for s in sources if names):
+                return changed
+    return None
+
+
+def _keepers(
+    script: Script, expr: ast.expr, inner: Nodes, deeper: int
+) -> Iterator[ast.expr]:
+    """The attributes, and the lists and dicts of others, that hold what an expression in ``inner``
+    gives.
+    """
+    for part in expr.elts if isinstance(expr, SEQUENCES) else [expr]:
+        base = base_of(part)
+        if isinstance(base, ast.Attribute) or _is_of_others(base):
+            yield base
+        for value in script.analysis(Flow).values(base) if deeper else ():
+            yield from _keepers(script, value, inner, deeper - 1)
+        for holder in script.analysis(Holders).ever(part):
+            node = holder.node
+            is_other = holder.how is How.ATTRIBUTE or _is_of_others(node)
+            if node in inner and is_other and isinstance(node, ast.expr):
+                yield node
+
+
+def _is_of_others(node: ast.AST) -> bool:
+    """A variable that another function, or the module, has, and what it holds; an attribute."""
+    base = base_of(node) if isinstance(node, ast.expr) else node
+    return isinstance(base, ast.Attribute) or (
+        isinstance(base, ast.Name) and owner(base) not in (None, scope_of(base))
+    )
 
 
 def _has_shared(found: Values, deeper: int = 4) -> bool:

@@ -36,6 +36,7 @@ from autofast.facts.precision.fp16_numbers import not_fp16, summed_loss
 from autofast.facts.precision.half_values import Half, is_network
 from autofast.facts.precision.hazards import has_autocast, probability_ratio, why_not_autocast
 from autofast.facts.precision.layers import recurrent_layers
+from autofast.facts.precision.left_behind import carried_over
 from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
 from autofast.flow.program import Flow
@@ -268,6 +269,11 @@ def _planned(script: Script, options: Options, with_scaler: bool, off: Off | Non
             (r.forwards[0], cannot(off, r.first)) for r, _ in accepted if r not in known
         ]
         accepted = asks
+    inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
+    for region, code in accepted:
+        if region.trains and (why := carried_over(code, inside)):
+            found.refused.append((region.forwards[0], why))
+            return found
     precision = _precision(script, options, with_scaler, accepted, found)
     if isinstance(precision, str):
         found.refused += [(r.forwards[0], precision) for r, _ in accepted if r.trains]
@@ -280,7 +286,6 @@ def _planned(script: Script, options: Options, with_scaler: bool, off: Off | Non
             return found
         precision = replace(precision, off=off)
     found.torch = precision.torch
-    inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
     for region, _ in accepted:
         edits = block_edits(script, options, region, precision, inside)
         if isinstance(edits, str):
@@ -324,7 +329,7 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
         if any(b.framework for b in step.backwards) or step.autocast:
             return
         regions = training_regions(script, step)
-        mine = [(r, Code(script, r.parts, r.things, logits)) for r in regions]
+        mine = [(r, Code(script, r.parts, r.things, logits, options.target)) for r in regions]
         if any(has_autocast(code) for _, code in mine):
             return
         if why := _unseen(script, step):
@@ -333,7 +338,8 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
             against = step_against_half(region.home) if isinstance(region.home, Step) else ""
             fit = against or _fit(script, region, code)
             if isinstance(fit, str):
-                found.refused.append((_place(region), fit))
+                if step.updates or not any(s.updates for s in script.steps):
+                    found.refused.append((_place(region), fit))
             else:  # a function that two steps call is taken in once
                 known = {c for r, _ in training for c in r.forwards}
                 training += [
@@ -349,7 +355,7 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
             nodes = nodes_of([*region.parts, *region.forwards])
             if nodes & taken or not any_in(region.things, models):
                 continue
-            code = Code(script, region.parts, region.things, logits)
+            code = Code(script, region.parts, region.things, logits, options.target)
             if has_autocast(code):
                 continue
             fit = _fit(script, region, code)

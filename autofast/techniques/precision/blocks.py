@@ -17,7 +17,7 @@ from autofast.facts.precision.between import both_modes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.floats import is_float
 from autofast.facts.precision.half_values import Half
-from autofast.facts.precision.own_containers import gives_its_own
+from autofast.facts.precision.own_containers import change_elsewhere, gives_its_own
 from autofast.facts.precision.products import Products, products
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import bound_to, taken_by
@@ -26,7 +26,7 @@ from autofast.model.calls import put_into
 from autofast.model.contents import without_wrappers
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import ByNode, Nodes, source_of, statement_of
+from autofast.model.source import ByNode, Nodes, at, source_of, statement_of
 from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Dict, Num, Seq, Tensor, Thing, Values, of_kind
@@ -76,6 +76,10 @@ def returned(
 
 PART = "part"  # of what a model returns
 HELD = "others may hold the list or dict that the model gives: .float() makes another one"
+OTHER = (
+    "{} changes it in place while something else holds it: .float() makes another tensor, "
+    "let the model give .float() itself"
+)
 NONE = Const(None)
 NO_CAST = wordset("int f64 complex")  # to fp32: it would lose what they have
 
@@ -264,6 +268,8 @@ def block_edits(
             parts = casts_below(script, half, call) if not cast or PART in cast else []
             if (parts or PART in cast) and not gives_its_own(script, call):
                 return f"{why}, and {HELD}"
+            if (changed := change_elsewhere(script, call)) is not None:
+                return f"{why}, and {OTHER.format(at(changed))}"
             if parts:
                 named += parts
             elif cast or (cast := cast_of(script, call, maybe=True)):

@@ -1,0 +1,137 @@
+"""Functions that torch runs on what a pass, or a backward, gives: hooks of modules and tensors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+from autofast.flow.callgraph import Callee, CallGraph, code_of
+from autofast.flow.positions import common_frames, follows
+from autofast.flow.scopes import parameters
+from autofast.model.calls import short_name
+from autofast.model.contents import members, with_contents
+from autofast.model.events import LoopFrame, Occurrence
+from autofast.model.kinds import is_module
+from autofast.model.roles import Model
+from autofast.model.script import Script
+from autofast.model.several import surely, wordset
+from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
+from autofast.model.syntax import is_attribute
+from autofast.model.values import Bound, Func, Tensor, Thing, any_of, ordered
+
+# Of modules, which give themselves first; of all modules.
+FORWARD = wordset("""register_forward_hook register_forward_pre_hook register_module_forward_hook
+    register_module_forward_pre_hook""")
+BACKWARD = wordset("""register_backward_hook register_full_backward_hook register_full_backward_pre_hook
+    register_module_backward_hook register_module_full_backward_hook
+    register_module_full_backward_pre_hook""")
+# Of tensors, and of the nodes of a graph. Gradients of parameters have their own type.
+OF_TENSORS = wordset("register_hook register_prehook register_multi_grad_hook")
+BRANCHES = (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.Match)
+
+
+@dataclass(frozen=True)
+class Hook:
+    """``functions`` are those of the project that it runs; ``given`` is what was registered."""
+
+    call: ast.Call
+    given: ast.expr
+    functions: tuple[Callee, ...]
+
+    @property
+    def name(self) -> str:
+        return short_name(self.call.func)
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether it runs within the pass, and not in the backward."""
+        return self.name in FORWARD
+
+    @property
+    def tensors(self) -> Iterator[ast.arg]:
+        """The parameters of the project's functions that are given tensors."""
+        for code in self.functions:
+            kept = len(code.kept.positional) if code.kept is not None else 0
+            first = int(code.is_bound) + kept + (self.name not in OF_TENSORS)
+            spec = code.function.args
+            defaults = {*spec.kwonlyargs, *spec.args[len(spec.args) - len(spec.defaults) :]}
+            yield from (p for p in parameters(code.function)[first:] if p not in defaults)
+
+
+class Hooks:
+    """``script.analysis(Hooks)``: ``found`` are those of the script."""
+
+    def __init__(self, script: Script):
+        self.script, self.calls = script, script.analysis(CallGraph)
+        self.found = [h for c in script.each(ast.Call) for h in self._of(c)]
+
+    def _of(self, call: ast.Call) -> Iterator[Hook]:
+        name, script = short_name(call.func), self.script
+        if name not in FORWARD | BACKWARD | OF_TENSORS or not script.reached(call):
+            return
+        if script.must_be(call.func, Bound, Func) or self._is_dead(call):
+            return
+        on = script.values(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
+        if surely(isinstance(t, Tensor) and t.param for t in on):
+            return
+        place = int(name == "register_multi_grad_hook")
+        named = [k.value for k in call.keywords if k.arg in ("hook", "fn")]
+        for given in [*call.args[place : place + 1], *named][:1]:
+            code = [c for t in ordered(script.values(given)) for c in code_of(t)]
+            yield Hook(call, given, tuple(code))
+
+    def _is_dead(self, call: ast.Call) -> bool:
+        """Whether it stands in functions that nothing runs."""
+        around = self.calls.running([function_of(call)])
+        tops = [f for f in around if isinstance(f, ast.Module) or not self.calls.entries(f)]
+        return surely(not isinstance(f, ast.Module) and self.calls.is_unused(f) for f in tops)
+
+    def during(self, passes: Iterable[tuple[ast.AST, Occurrence]], models: Iterable[Model]) -> list[Hook]:
+        """Those that may run in these passes of these models, or in a backward of them."""
+        passes = list(passes)
+        parts = {t for m in models for t in _parts(m)}
+        return [h for h in self.found if self._lives(h, passes) and self._is_of(h, parts)]
+
+    def _is_of(self, hook: Hook, parts: set[Thing]) -> bool:
+        """Whether what it is set on may be one of these modules, or what they give."""
+        func = hook.call.func
+        on = self.script.values(func.value) if isinstance(func, ast.Attribute) else frozenset()
+        others = {t for m in self.script.models for t in _parts(m)} - parts
+        return not surely(is_module(t) and t in others for t in on)
+
+    def _lives(self, hook: Hook, passes: list[tuple[ast.AST, Occurrence]]) -> bool:
+        """Whether it may be set when one of the passes runs: not behind all of them, and not taken
+        away again by the function that sets it, which runs none of them.
+        """
+        mine = [o for (_, n), s in self.script.log.each() if n is hook.call for o in s]
+        if mine and not any(_may_follow(p, o) for _, p in passes for o in mine):
+            return False
+        home = function_of(hook.call)
+        if isinstance(home, ast.Module) or not self._is_removed(hook.call, home):
+            return True
+        run = self.calls.runs(home)
+        return any(within(n, f) for n, p in passes for f in run for n in (n, *(f.node for f in p.stack)))
+
+    def _is_removed(self, call: ast.Call, home: ast.AST) -> bool:
+        """Whether ``remove()`` stands behind it, under no condition."""
+        around = [n for n in (statement_of(call), *ancestors(call)) if isinstance(n, ast.stmt)]
+        return any(
+            is_attribute(n.func, "remove")
+            and not n.args
+            and function_of(n) is home
+            and not any_of(takewhile(lambda outer: outer not in around, ancestors(n)), *BRANCHES)
+            and any(follows(n, statement) for statement in around)
+            for n in nodes_in(home, ast.Call)
+        )
+
+
+def _parts(model: Model) -> Iterator[Thing]:
+    todo: list[Thing] = [model.thing]
+    return with_contents(todo, members)
+
+
+def _may_follow(later: Occurrence, first: Occurrence) -> bool:
+    common = later.stack[: common_frames(later.stack, first.stack)]
+    return later.order > first.order or any(isinstance(f, LoopFrame) for f in common)
