@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from autofast.flow.callgraph import Callee, CallGraph, code_of
-from autofast.flow.positions import common_frames, follows
+from autofast.flow.positions import common_frames, follows, happens_in, nodes_of
 from autofast.flow.scopes import parameters
 from autofast.model.calls import short_name
 from autofast.model.contents import members, with_contents
@@ -88,11 +88,18 @@ class Hooks:
         tops = [f for f in around if isinstance(f, ast.Module) or not self.calls.entries(f)]
         return surely(not isinstance(f, ast.Module) and self.calls.is_unused(f) for f in tops)
 
-    def during(self, passes: Iterable[tuple[ast.AST, Occurrence]], models: Iterable[Model]) -> list[Hook]:
-        """Those that may run in these passes of these models, or in a backward of them."""
-        passes = list(passes)
+    def during(self, statements: Iterable[ast.AST], models: Iterable[Model]) -> list[Hook]:
+        """Those that may run in passes of these models that stand in ``statements``, or in a
+        backward of them.
+        """
+        statements = list(statements)
+        here = nodes_of(statements)
+        forwards = ((s.node, o) for s in self.script.log.of("forward") for o in s)
+        passes = [o for node, o in forwards if happens_in(o, node, here)]
         parts = {t for m in models for t in _parts(m)}
-        return [h for h in self.found if self._lives(h, passes) and self._is_of(h, parts)]
+        return [
+            h for h in self.found if self._lives(h, statements, passes) and self._is_of(h, parts)
+        ]
 
     def _is_of(self, hook: Hook, parts: set[Thing]) -> bool:
         """Whether what it is set on may be one of these modules, or what they give."""
@@ -101,18 +108,19 @@ class Hooks:
         others = {t for m in self.script.models for t in _parts(m)} - parts
         return not surely(is_module(t) and t in others for t in on)
 
-    def _lives(self, hook: Hook, passes: list[tuple[ast.AST, Occurrence]]) -> bool:
+    def _lives(
+        self, hook: Hook, statements: list[ast.AST], passes: list[Occurrence]
+    ) -> bool:
         """Whether it may be set when one of the passes runs: not behind all of them, and not taken
         away again by the function that sets it, which runs none of them.
         """
         mine = [o for (_, n), s in self.script.log.each() if n is hook.call for o in s]
-        if mine and not any(_may_follow(p, o) for _, p in passes for o in mine):
+        if mine and not any(_may_follow(p, o) for p in passes for o in mine):
             return False
         home = function_of(hook.call)
         if isinstance(home, ast.Module) or not self._is_removed(hook.call, home):
             return True
-        run = self.calls.runs(home)
-        return any(within(n, f) for n, p in passes for f in run for n in (n, *(f.node for f in p.stack)))
+        return any(within(s, f) for s in statements for f in self.calls.runs(home))
 
     def _is_removed(self, call: ast.Call, home: ast.AST) -> bool:
         """Whether ``remove()`` stands behind it, under no condition."""

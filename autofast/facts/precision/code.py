@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autofast.facts.hooks import Hook, Hooks
+from autofast.facts.hooks import Hooks
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in, nodes_of
 from autofast.model.contents import without_wrappers
@@ -40,22 +40,14 @@ class Code:
         self.statements = list(statements)
         self.here = nodes_of(self.statements)
         self.models = _models(script, models)
-        self.hooks = self._hooks() if target else []
+        hooks = script.analysis(Hooks)
+        self.hooks = hooks.during(self.statements, self.models) if target else []
         self.parts: list[ast.AST] = [*self.statements, *self._called()]
         self.all = nodes_of(self.parts)
 
     def other(self, statements: Iterable[ast.AST], models: Iterable[Thing]) -> Code:
         """Other statements, under the same decisions."""
         return Code(self.script, statements, models, self.logits, self.target)
-
-    def _hooks(self) -> list[Hook]:
-        passes = [
-            (site.node, o)
-            for site in self.script.log.of("forward")
-            for o in site
-            if happens_in(o, site.node, self.here)
-        ]
-        return self.script.analysis(Hooks).during(passes, self.models)
 
     def _called(self) -> list[ast.AST]:
         """The functions that are called, and the forward passes of the models, but no

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autofast.facts.forwards import evaluation_regions, training_regions
 from autofast.facts.hooks import Hook
 from autofast.facts.precision.activations import holds_output, is_activation
 from autofast.facts.precision.code import Code
@@ -92,14 +93,16 @@ class Left(Half):
     def __init__(self, code: Code):
         super().__init__(code.script, code.here, code.target or "cuda", code.logits)
         self.code = code
-        self.networks = nodes_of(c for m in code.models for c in m.classes)
+        others = (p for p in self.script.analysis(_Regions).parts if not code.here & p)
+        self.around = code.here.union(*others)
+        self.inner = nodes_of(c for m in code.models for c in m.classes)
 
     def reasons(self) -> Iterator[str]:
         for place in self.places():
             if why := self._is_lost(place):
                 yield why
             for read in self.read_from(place):
-                if read in self.networks and self._is_entered(read):
+                if read in self.inner and self._is_entered(read):
                     continue  # what is put elsewhere there is asked about on its own
                 if why := self.follow(read, self._is_entered(read)):
                     text = source_of(read).segment(read)
@@ -161,7 +164,7 @@ class Left(Half):
         seen: set[str] = set()
         for node in self.code.all:
             for place, value in self._stores(node):
-                is_given = node not in self.networks and holds_output(self.script.values(value))
+                is_given = node not in self.inner and holds_output(self.script.values(value))
                 if is_given or not self._outlives(place):
                     continue
                 if self._may_be_half(value, place):
@@ -272,6 +275,8 @@ class Left(Half):
             return self._within(use)
         match use.act:
             case Act.SHOWN:
+                return Verdict.STOPS
+            case Act.ASKED if is_method(use.result, "backward"):
                 return Verdict.STOPS
             case Act.COMPUTED if self._has_numbers(use):
                 return Verdict.GOES_ON
@@ -424,6 +429,15 @@ def is_filling(script: Script, expr: ast.expr) -> bool:
         isinstance(t, Method) and t.name in FILLS and isinstance(t.this, COLLECTIONS)
         for t in script.values(expr)
     )
+
+
+class _Regions:
+    """``script.analysis(_Regions)``: the statements that have a pass, and what is made of it."""
+
+    def __init__(self, script: Script):
+        found = [r for s in script.steps for r in training_regions(script, s)]
+        found += [r for e in script.evaluations for r in evaluation_regions(script, e)]
+        self.parts = [nodes_of(r.parts) for r in found]
 
 
 class _Reads:
