@@ -115,7 +115,7 @@ class Hooks:
         away again by the function that sets it, which runs none of them.
         """
         mine = [o for (_, n), s in self.script.log.each() if n is hook.call for o in s]
-        if mine and not any(_may_follow(p, o) for p in passes for o in mine):
+        if mine and not any(_runs_behind(p, o) for p in passes for o in mine):
             return False
         home = function_of(hook.call)
         if isinstance(home, ast.Module) or not self._is_removed(hook.call, home):
@@ -140,6 +140,6 @@ def _parts(model: Model) -> Iterator[Thing]:
     return with_contents(todo, members)
 
 
-def _may_follow(later: Occurrence, first: Occurrence) -> bool:
+def _runs_behind(later: Occurrence, first: Occurrence) -> bool:
     common = later.stack[: common_frames(later.stack, first.stack)]
     return later.order > first.order or any(isinstance(f, LoopFrame) for f in common)

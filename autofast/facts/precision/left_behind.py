@@ -37,7 +37,6 @@ from autofast.model.values import (
     Func,
     Inst,
     Method,
-    Num,
     Ref,
     Tensor,
     Thing,
@@ -276,7 +275,7 @@ class Left(Half):
         match use.act:
             case Act.SHOWN:
                 return Verdict.STOPS
-            case Act.ASKED if is_method(use.result, "backward"):
+            case Act.ASKED if is_method(use.result, "backward") or _is_type(use.node):
                 return Verdict.STOPS
             case Act.COMPUTED if self._has_numbers(use):
                 return Verdict.GOES_ON
@@ -404,6 +403,8 @@ class Left(Half):
             case ast.BinOp(left=left, right=right) if isinstance(expr.op, ARITHMETIC):
                 sides = [e for e in (left, right) if not self._is_number(e)]
                 return len(sides) == 1 and self._keeps_type(sides[0], given)
+            case ast.Call(args=[of]) if _is_type(of):
+                return True
             case ast.Call():
                 name, parts = self.script.operation(expr)
                 numbers = all(self._is_number(a) for a in parts[1:])
@@ -459,6 +460,11 @@ class _Reads:
                         self.collections.setdefault(thing, []).append(node)
 
 
+def _is_type(node: ast.AST | None) -> bool:
+    """``g.dtype`` in ``x.to(g.dtype)``"""
+    return is_attribute(node, "dtype") and is_method(parent_of(node), "to", "type")
+
+
 def _parts_of_setattr(call: ast.Call) -> list[ast.expr]:
     """The object, and the name of its attribute."""
     return [*([call.func.value] if is_method(call) else []), *call.args][:2]
@@ -477,12 +483,9 @@ def _is_half(thing: Thing) -> bool:
 
 def _could_be_half(thing: Thing) -> bool:
     """Whether a thing that is read may be 16-bit, by what is put there unseen, too."""
-    match thing:
-        case Tensor():
-            return not (thing.loss or thing.dtype == "int" or thing.param == "param")
-        case Const(value=value):
-            return value is None
-    return not isinstance(thing, Num)
+    if not isinstance(thing, Tensor):
+        return True
+    return not (thing.loss or thing.dtype == "int" or thing.param == "param")
 
 
 def _is_unknown(found: Values) -> bool:
