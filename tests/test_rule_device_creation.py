@@ -362,7 +362,7 @@ def causal(size):
         (SQUARE, "mask = (torch.triu(torch.ones(size, size, device=device)) == 1).transpose(0, 1)"),
         (LOWER, "return torch.tril(torch.ones((size, size), device=device)).type(torch.uint8)"),
         (CAUSAL.replace(", k=1", "").replace('"uint8"', "np.float32"),
-         "mask = torch.triu(torch.ones(shape, dtype=torch.float32, device=device))"),
+         "mask = torch.triu(torch.ones(shape, device=device))"),
         (CAUSAL.replace('.astype("uint8")', ""),
          "mask = torch.triu(torch.ones(shape, dtype=torch.float64, device=device), diagonal=1)"),
         ("def causal(size):\n    return torch.zeros(size, size) + 1\n",

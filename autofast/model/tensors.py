@@ -99,7 +99,7 @@ def binary(left: Values, right: Values, op: str) -> Values:
     tensors = of_kind((*left, *right), Tensor)
     if tensors:
         if op != "Compare" and all(
-            t.rank == "0d" if isinstance(t, Tensor) else _is_number(t) for t in (*left, *right)
+            t.rank == "0d" if isinstance(t, Tensor) else is_one_number(t) for t in (*left, *right)
         ):
             rank = "0d"
         else:
@@ -120,7 +120,7 @@ def binary(left: Values, right: Values, op: str) -> Values:
             made = made.but(dtype="?")  # the number may be an integer or not
         return values(made)
     unknown = of_kind((*left, *right), Unknown)
-    numbers = all(map(_is_number, (*left, *right)))
+    numbers = all(map(is_one_number, (*left, *right)))
     return values(unknown[0]) if unknown else values(Num(scalar=numbers))
 
 
@@ -132,14 +132,14 @@ def _beside_integers(left: Values, right: Values) -> str:
     return next(iter(one)) if other == {"int"} and len(one) == 1 else ""
 
 
-def _is_number(thing: Thing) -> bool:
+def is_one_number(thing: Thing) -> bool:
     """Certainly a Python number, which an operation with a tensor leaves in the tensor's shape (a
     ``Num`` may be an array of NumPy's).
     """
     if isinstance(thing, Num):
         return thing.scalar or (thing.synced is not None and thing.synced.rank == "0d")
     if isinstance(thing, Arg):
-        return bool(thing.default) and all(map(_is_number, thing.default))
+        return bool(thing.default) and all(map(is_one_number, thing.default))
     return is_const(thing, int, float)
 
 

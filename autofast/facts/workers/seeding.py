@@ -32,10 +32,12 @@ NUMPY_SEEDS = ("np.random.seed", "numpy.random.seed")
 SEED_ALL = ("seed_everything", "set_seed", "set_random_seed")  # of libraries
 
 
-def seed_of(script: Script) -> ast.AST | None:
-    """What gives torch's generator on the host the same numbers in every run, by default."""
+def seed_of(script: Script, seeds: str = "torch.manual_seed") -> ast.AST | None:
+    """What gives torch's generator on the host, or NumPy's (``numpy.random.seed``), the same
+    numbers in every run, by default.
+    """
     for (kind, _), site in script.log.each():
-        if kind == "torch.manual_seed" or kind.endswith(SEED_ALL):
+        if kind == seeds or kind.endswith(SEED_ALL):
             if not not_by_default(script, [o.stack for o in site]):
                 return site.node
     return None

@@ -120,7 +120,8 @@ def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts 
     match call:
         case ast.Call(func=ast.Attribute(value=inner, attr="type" | "to"), args=[to], keywords=[]):
             kinds = script.values(to)
-            cast = bool(kinds) and all(map(is_dtype, kinds))
+            old = any(name.endswith("Tensor") for name in library_names(kinds))  # of the host
+            cast = bool(kinds) and all(map(is_dtype, kinds)) and not old
             return _exact(composed_parts(script, inner, factory, name)) if cast else None
         case ast.Call(func=ast.Attribute(value=inner, attr="masked_fill"), args=[mask, _]):
             both = [composed_parts(script, part, factory, name) for part in (inner, mask)]

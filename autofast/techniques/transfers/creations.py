@@ -17,6 +17,7 @@ from autofast.model.calls import (
     is_path,
     keyword_of,
     names_in,
+    only_target,
     receiver_of,
 )
 from autofast.model.events import Site
@@ -24,7 +25,14 @@ from autofast.model.names import FACTORIES, last_part
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
-from autofast.model.source import function_of, parent_of, source_of, statement_of, within_statement
+from autofast.model.source import (
+    function_of,
+    parent_of,
+    source_of,
+    statement_of,
+    within,
+    within_statement,
+)
 from autofast.model.syntax import VARIABLES, is_attribute
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Num, Ref, Tensor, Thing, Unknown, all_of, any_of, const
@@ -43,6 +51,7 @@ from autofast.techniques.transfers.factories import (
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.host_random_draws import why_not_on_device
 from autofast.techniques.transfers.literal_tensors import listed
+from autofast.techniques.transfers.numpy_made import is_drawn_by_numpy, numpy_made
 from autofast.write.spelling import argument_expression
 
 COMPUTED = wordset("linspace logspace")  # each device rounds in its own way
@@ -194,7 +203,20 @@ def _made_there(
     elif (cast := cast_to(transfer)) is not None:
         holes = {"made": moved, "dtype": cast}
         edits.append(Rewrite(transfer.node, "{made}.to({dtype})", holes))
-    yield replace(creation, edits=tuple(edits))
+    yield replace(creation, edits=_without_idle(call, edits))
+
+
+def _without_idle(call: ast.Call, edits: list[Edit]) -> Edits:
+    """These edits, without the statement of a call where they leave ``z = z`` of it."""
+    stmt, whole = statement_of(call), ("{made}", "{array}")
+    kept = {e.expr: e for e in edits if isinstance(e, Rewrite) and e.template in whole}
+    value = getattr(stmt, "value", None)
+    while value in kept:
+        (value,) = kept[value].holes.values()
+    if not isinstance(value, ast.Name) or not is_name(only_target(stmt), value.id):
+        return tuple(edits)
+    others = (e for e in edits if not (isinstance(e, Rewrite) and within(e.expr, stmt)))
+    return (*others, Remove(stmt))
 
 
 def idle(script: Script, made: ast.Call) -> Iterator[Edit]:
@@ -284,6 +306,9 @@ def creation_of(script: Script, call: ast.Call, where: str) -> Creation | None:
         return None  # a last digit less, and the integer is another
     if (said := listed(script, call, where)) is not None:
         there, effect = said, Effect.EXACT
+    if made := numpy_made(script, call, where):
+        drawn = is_drawn_by_numpy(script, call)
+        return Creation(call, site, made, Effect.SAMPLING if drawn else Effect.EXACT)
     return Creation(call, site, () if there is None else (there,), effect)
 
 

@@ -7,25 +7,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edit, Holes, Keyword, Parameter, Rewrite
+from autofast.edit.edits import Edit, Keyword, Parameter, Rewrite
 from autofast.flow.callgraph import CallGraph
 from autofast.model.calls import has_unpacking, names_in, only_target
 from autofast.model.events import Site
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.source import ByNode, nodes_in, parent_of, source_of
+from autofast.model.source import ByNode, nodes_in, parent_of
 from autofast.rule import Effect
 from autofast.techniques.transfers.composed import Parts, assignment_chain, composed_parts
 from autofast.techniques.transfers.creations import creation_of, device_of
 from autofast.techniques.transfers.factories import Creation, factory, runs_often
 from autofast.techniques.transfers.host_random_draws import why_not_on_device
-from autofast.write.spelling import torch_in
 
 NAME = "device"
-FILLED = {"numpy.ones": "ones", "numpy.zeros": "zeros"}
-TRIANGLES = {"numpy.triu": "triu", "numpy.tril": "tril"}
-DTYPES = {n: n for n in ("uint8", "bool", "int64", "float32", "float64")}
-DTYPES |= {"int": "int64", "float": "float64"}
 
 
 def given_a_device(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
@@ -72,27 +67,20 @@ def _plan(
         return None
     made = {n for n in made if not _is_shape(script, above, n)}
     name = next(iter(made), "")
-    found = composed_parts(script, result, _factory, name)
+    found = composed_parts(script, result, factory, name)
     if found is None or len(made) > 1:
         return None
-    earlier = assignment_chain(script, last, name, set(), _factory) if found.open else Parts()
+    earlier = assignment_chain(script, last, name, set(), factory) if found.open else Parts()
     if found.cuts and earlier.rounds:
         return None
-    torch, edits = torch_in(source_of(function))
-    written: list[Edit] = [Parameter(function, NAME, "None"), *edits]
+    written: list[Edit] = [Parameter(function, NAME, "None")]
     effect = Effect.ROUNDING if found.rounds or earlier.rounds else Effect.EXACT
     for call in (calls := (*found.calls, *earlier.calls)):
-        if (array := _array(script, call, torch)) is not None:
-            written.append(array)
-            continue
         creation = creation_of(script, call, NAME)
         if creation is None or not creation.edits or why_not_on_device(script, creation, hot):
             return None
         written += creation.edits
         effect = max(effect, creation.effect)
-    for call in nodes_in(function, ast.Call):
-        if script.is_call(call, "torch.from_numpy"):
-            written.append(Rewrite(call, "{array}", {"array": call.args[0]}))
     whole = calls and bool(earlier.calls) >= found.open
     return Creation(calls[-1], site, tuple(written), effect, key=function) if whole else None
 
@@ -101,7 +89,7 @@ def _is_shape(script: Script, above: list[ast.stmt], name: str) -> bool:
     """``shape = (1, n, n)``: numbers, which stay."""
     values = [s.value for s in above if name in names_in(s)]  # type: ignore[attr-defined]
     return all(
-        (p := composed_parts(script, v, _factory)) is not None and not p.calls for v in values
+        (p := composed_parts(script, v, factory)) is not None and not p.calls for v in values
     )
 
 
@@ -115,36 +103,3 @@ def may_be_another(script: Script, function: ast.FunctionDef) -> bool:
     if own not in classes:
         return bool(own)
     return bool(classes[own] & classes.keys()) or any(own in bases for bases in classes.values())
-
-
-def _factory(script: Script, expr: ast.expr) -> ast.Call | None:
-    array = _array(script, expr, "")
-    return array.expr if array is not None else factory(script, expr)  # type: ignore[return-value]
-
-
-def _array(script: Script, whole: ast.expr, torch: str) -> Rewrite | None:
-    """What torch makes in the place of ``np.triu(np.ones(shape), k=1).astype("uint8")``."""
-    array, dtype, text = whole, "float64", "{made}"
-    holes: Holes = {}
-    match array:
-        case ast.Call(func=ast.Attribute(value=inner, attr="astype"), args=[kind], keywords=[]):
-            said = script.constant(kind)
-            name = said if isinstance(said, str) else last_part(ast.unparse(kind))
-            array, dtype = inner, DTYPES.get(name, "")
-    triangle = TRIANGLES.get(script.library_function(array))
-    match array:
-        case ast.Call(args=[inner, *rest], keywords=named) if triangle:
-            rest += (k.value for k in named if k.arg == "k")
-            if len(rest) > 1 or len(named) > len(rest):
-                return None
-            holes = dict(zip("k", rest, strict=False))
-            diagonal = ", diagonal={k}" if rest else ""
-            array, text = inner, f"{torch}.{triangle}({{made}}{diagonal})"
-    match array:
-        case ast.Call(args=[shape], keywords=[]) if made := FILLED.get(
-            script.library_function(array)
-        ):
-            new = f"{torch}.{made}({{shape}}, dtype={torch}.{dtype}, {NAME}={NAME})"
-            text = text.replace("{made}", new)
-            return Rewrite(whole, text, {"shape": shape, **holes}) if dtype else None
-    return None

@@ -50,6 +50,7 @@ from autofast.model.values import (
 from autofast.rule import Effect
 from autofast.techniques.transfers.filled import constructor, made_there
 from autofast.techniques.transfers.literal_tensors import listed
+from autofast.techniques.transfers.numpy_made import numpy_made
 
 KEEPS = frozenset(  # methods that do the same on every device
     """float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat
@@ -119,7 +120,7 @@ def factory(script: Script, expr: ast.expr) -> ast.Call | None:
             continue
         found = script.called(expr)
         names = library_names(found)
-        if listed(script, expr, "") is not None:
+        if listed(script, expr, "") is not None or numpy_made(script, expr, "None"):
             return expr
         if len(names) == len(found) == 1:
             name = next(iter(names))

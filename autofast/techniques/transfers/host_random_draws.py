@@ -9,10 +9,10 @@ from autofast.model.events import inside
 from autofast.model.script import Script
 from autofast.model.source import at
 from autofast.model.tensors import device_kinds
-from autofast.model.values import Const, Ref, is_named
+from autofast.model.values import Const
 from autofast.rule import Effect
-from autofast.techniques.transfers.drawn_arrays import DRAWS
 from autofast.techniques.transfers.factories import Creation, again_and_again
+from autofast.techniques.transfers.numpy_made import is_drawn_by_numpy
 
 SPLITS = {  # what deals out data, by the generator that it draws from
     "torch": ("torch.utils.data.random_split", "torch.randperm"),
@@ -49,10 +49,8 @@ def why_not_on_device(script: Script, creation: Creation, hot: frozenset[ast.AST
 def _splits(script: Script, creation: Creation, hot: frozenset[ast.AST]) -> str:
     """A place that deals out the data by the numbers that the host draws next: others may be held
     out then than in the run before."""
-    if any(is_named(t, Ref, DRAWS) for a in creation.call.args for t in script.called(a)):
-        kind = "numpy"
-    else:
-        kind = "torch"
+    drawn = is_drawn_by_numpy(script, creation.call, creation.site.kind)
+    kind = "numpy" if drawn else "torch"
     first = min((o.order for o in creation.site), default=0)
     for site in script.calls(*SPLITS[kind]):
         line = f"{at(site)}"

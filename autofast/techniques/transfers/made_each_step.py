@@ -38,6 +38,7 @@ from autofast.model.values import (
 )
 from autofast.techniques.transfers.factories import KEEPS, runs_often
 from autofast.techniques.transfers.literal_tensors import listed
+from autofast.techniques.transfers.numpy_made import numpy_made
 
 ONCE = "its numbers are the same every time: make it once, with the model (`register_buffer`), and use it here"
 THERE = "make it on the device: `device=` in the call that makes it, also where it is drawn"
@@ -173,7 +174,7 @@ def _fixed(script: Script, hot: frozenset[ast.AST]) -> Iterator[ast.expr]:
 def _is_of_numbers(script: Script, expr: ast.expr) -> bool:
     """A tensor of numbers that never change."""
     made = _made_of(script, expr)
-    if made is None or listed(script, made, "") is not None:
+    if made is None or listed(script, made, "") is not None or numpy_made(script, made, "None"):
         return False
     return not _is_size(script, made) and is_fixed(script, made.args[0])
 

@@ -51,12 +51,13 @@ from autofast.model.script import Script
 from autofast.model.several import of_kind, surely
 from autofast.model.source import at, function_of, statement_of, within
 from autofast.model.values import Ext, Seq, Tensor
-from autofast.rule import Finding, Gain, Options, Question
+from autofast.rule import Effect, Finding, Gain, Options, Question
 
 # Where a tensor on the host comes from that stays there: others that are made for the device can be
 # made on it.
 ARRAYS = ("", "from_numpy", "as_tensor")
 DRAWS = tuple(f"torch.{name}" for name, draws in FACTORIES.items() if draws)
+FRESH = (*DRAWS, "torch.empty")  # torch's own numbers; others come from NumPy
 MANY_ROWS = 4096  # of a batch, for each of which a number takes time to copy
 MANY_EPOCHS = 200  # of which each is taken to be short
 ANEW = Gain(0.0, "what is copied is computed from the batches on the host, and not pinned")
@@ -102,7 +103,10 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, "runs once an epoch, not once a step")
     if script.is_call(finding.node, "torch.randperm"):
         return Gain(0.0, "several kernels that sort keys, for one small copy")
-    if script.is_call(finding.node, *DRAWS) and (seed := seed_of(script)) is not None:
+    drawn = script.is_call(finding.node, *DRAWS)
+    by_numpy = finding.effect is Effect.SAMPLING and not script.is_call(finding.node, *FRESH)
+    seed = seed_of(script, "numpy.random.seed" if by_numpy else "torch.manual_seed")
+    if seed is not None and (drawn or by_numpy):
         return Gain(0.0, f"other numbers than those that {at(seed)} seeds the host for")
     cost = script.analysis(Cost)
     if cost.is_beside_training(finding.node):
