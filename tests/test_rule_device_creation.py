@@ -657,6 +657,16 @@ def test_parts_of_what_stays_are_to_be_taken_there(before: str, make: str, advis
             Effect.EXACT,
         ),
         (
+            "i = torch.ones(3, 2, dtype=torch.long)\nz = x[torch.arange(3)[:, None], i].repeat(1, 2)",
+            "z = x[torch.arange(3, device=x.device)[:, None], i].repeat(1, 2)",
+            Effect.EXACT,
+        ),
+        (
+            "rows = torch.arange(3)[:, None]\nz = x[rows, np.array([[0, 3]])].repeat(1, 2)",
+            "rows = torch.arange(3, device=x.device)[:, None]",
+            Effect.EXACT,
+        ),
+        (
             "order = torch.arange(x.size(0))\nz = x[order] + x[order, 0:1]",
             "order = torch.arange(x.size(0), device=x.device)",
             Effect.EXACT,

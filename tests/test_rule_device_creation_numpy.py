@@ -62,6 +62,8 @@ def made(make: str, before: str = "", **wanted: object) -> Applied:
         ("z = torch.from_numpy(np.random.randn(n, 8) * 3).long().to(device)", ["z = (torch.randn(n, 8, dtype=torch.float64, device=device) * 3).long()"]),
         ("z = np.random.uniform(low=-1.0, high=1.0, size=(n, 8))\nz = torch.from_numpy(z).float()\nz = z.to(device)", ["z = torch.empty(n, 8, device=device).uniform_(-1.0, 1.0)"]),
         ("noise = np.random.rand(n).astype('float32')\nz = torch.tensor(noise).to(device)", ["noise = torch.rand(n, device=device)", "z = noise"]),
+        ("z = torch.tensor(np.random.rand(n, 8), dtype=torch.float, device=device)", ["z = torch.rand(n, 8, device=device)"]),
+        ("z = torch.as_tensor(np.random.rand(n, 8) < 0.15, device=x.device)", ["z = torch.rand(n, 8, device=x.device) < 0.15"]),
         ("z = torch.from_numpy(np.random.rand(n, 8)).float()\nif x.is_cuda:\n    z = z.cuda()", ["z = torch.rand(n, 8, device=x.device)"]),
     ],
 )  # fmt: skip
@@ -117,6 +119,9 @@ def test_what_numpy_fills(make: str, expected: list[str]) -> None:
         "z = torch.from_numpy(np.random.beta(1.0, 1.0, n)).to(device)",
         "z = torch.from_numpy(np.random.rand(n, 8)).float().cpu()",
         "torch.set_default_dtype(torch.float32)\nz = torch.from_numpy(np.random.rand(n, 8)).to(device)",
+        "z = torch.tensor(np.random.rand(n, 8), device='cpu').to(device)",
+        "z = torch.tensor(np.random.rand(n, 8), dtype=x.dtype, device=device)",
+        "z = np.random.rand(n)\ndef show():\n    return z\nz = torch.from_numpy(z).to(device)",
         "rng = np.random.RandomState(0)\nz = torch.from_numpy(rng.rand(n, 8)).to(device)",
     ],
 )  # fmt: skip
@@ -145,6 +150,8 @@ def test_a_function_is_told_where() -> None:
 def test_what_forbids_other_draws(before: str, word: str) -> None:
     done = made("z = torch.from_numpy(np.random.rand(n, 8)).float().to(device)", before)
     assert word in done.refusals and bool(done.fixes) is not bool(word)
+    again = "np.random.seed(0)\nz = torch.from_numpy(np.random.rand(n, 8)).float().to(device)"
+    assert "sets NumPy's generator back" in made(again).refusals
     later = "z = torch.from_numpy(np.random.rand(n, 8)).float().to(device)\norder = np.random.permutation(9)"
     text = SCRIPT.format(make=later.split("\n")[0], before="") + later.split("\n")[1] + "\n"
     assert "deals out depends on how many numbers" in apply(RULE, text).refusals

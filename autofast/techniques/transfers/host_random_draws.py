@@ -14,6 +14,7 @@ from autofast.rule import Effect
 from autofast.techniques.transfers.factories import Creation, again_and_again
 from autofast.techniques.transfers.numpy_made import is_drawn_by_numpy
 
+SEEDS = ("numpy.random.seed", "numpy.random.set_state")
 SPLITS = {  # what deals out data, by the generator that it draws from
     "torch": ("torch.utils.data.random_split", "torch.randperm"),
     "numpy": (
@@ -43,14 +44,16 @@ def why_not_on_device(script: Script, creation: Creation, hot: frozenset[ast.AST
         return f"determinism is asked for ({at(script.deterministic[0])}): the device would draw other numbers"
     for site in script.calls("torch.set_rng_state"):
         return f"{at(site)} sets the generator of the host back, and the device's would go on"
-    return _splits(script, creation, hot)
+    kind = "numpy" if is_drawn_by_numpy(script, creation.call, creation.site.kind) else "torch"
+    for site in script.calls(*SEEDS) if kind == "numpy" else ():
+        if any(again_and_again(o.stack, hot) for o in site) or site.kind in SEEDS[1:]:
+            return f"{at(site)} sets NumPy's generator back, and the device's would go on"
+    return _splits(script, creation, hot, kind)
 
 
-def _splits(script: Script, creation: Creation, hot: frozenset[ast.AST]) -> str:
+def _splits(script: Script, creation: Creation, hot: frozenset[ast.AST], kind: str) -> str:
     """A place that deals out the data by the numbers that the host draws next: others may be held
     out then than in the run before."""
-    drawn = is_drawn_by_numpy(script, creation.call, creation.site.kind)
-    kind = "numpy" if drawn else "torch"
     first = min((o.order for o in creation.site), default=0)
     for site in script.calls(*SPLITS[kind]):
         line = f"{at(site)}"

@@ -59,9 +59,12 @@ def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
 
 
 def _keeps(script: Script, made: ast.expr, call: ast.Call) -> ast.expr | None:
-    """``torch.arange(n).long()`` around ``torch.arange(n)``: what is the same on every device."""
-    method = parent_of(made)
-    outer = call_of(method) if is_attribute(method) else None
+    """``torch.arange(n).long()`` or ``torch.arange(n)[:, None]`` around ``torch.arange(n)``: what
+    is the same on every device."""
+    above = parent_of(made)
+    outer: ast.expr | None = call_of(above) if is_attribute(above) else None
+    if isinstance(above, ast.Subscript) and above.value is made:
+        outer = above
     return outer if outer is not None and factory(script, outer) is call else None
 
 

@@ -11,7 +11,7 @@ from autofast.edit.edits import Edits, Holes, Rewrite
 from autofast.facts.arrays import dtype_named
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
-from autofast.model.calls import call_of, is_method, is_name, names_in, only_target, unstarred
+from autofast.model.calls import call_of, is_method, keyword_of, is_name, names_in, only_target, unstarred
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import (
@@ -118,24 +118,21 @@ def is_drawn_by_numpy(script: Script, call: ast.Call, name: str = "") -> bool:
 
 def _taken(script: Script, call: ast.Call, name: str) -> tuple[ast.expr, str] | None:
     """The array that a call makes a tensor of, and as what; an empty dtype is the array's own."""
-    name = name or script.library_function(call)
-    match call:
-        case ast.Call(args=[data], keywords=[]) if name in OLD:
-            return data, OLD[name]
-        case ast.Call(args=[data], keywords=[]) if name in KEPT:
-            return data, ""
-        case ast.Call(args=[data], keywords=[ast.keyword(arg="dtype", value=said)]) if name in KEPT:
-            dtype = dtype_named(script, said)
-            return (data, dtype) if dtype in TYPES else None
-    return None
+    name, said = name or script.library_function(call), keyword_of(call, "dtype")
+    named = {k.arg for k in call.keywords}
+    if len(call.args) != 1 or named - ({"dtype", "device"} if name in KEPT else set()):
+        return None
+    dtype = OLD.get(name, "") if said is None else dtype_named(script, said)
+    known = name in OLD or (name in KEPT and (said is None or dtype in TYPES))
+    return (call.args[0], dtype) if known else None
 
 
 def _casts(script: Script, call: ast.Call) -> list[tuple[str, ast.Call, ast.Call]]:
     """The dtype that a tensor is cast to at once, or when it has been copied, the call that does,
     and what it casts."""
-    made, cast = call, call_of(parent_of(call))
-    if is_method(cast, "to", "cuda") and is_method(call_of(parent_of(cast)), *CASTS):
-        made, cast = cast, call_of(parent_of(cast))
+    made, cast = call, _method_of(call)
+    if is_method(cast, "to", "cuda") and is_method(outer := _method_of(cast), *CASTS):
+        made, cast = cast, outer
     match cast:
         case ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[]) if name in CASTS:
             return [(CASTS[name], cast, made)]
@@ -143,6 +140,12 @@ def _casts(script: Script, call: ast.Call) -> list[tuple[str, ast.Call, ast.Call
             dtype = dtype_named(script, said)
             return [(dtype, cast, made)] if dtype in TYPES else []
     return []
+
+
+def _method_of(made: ast.expr) -> ast.Call | None:
+    """``x.name(...)`` for ``x``."""
+    above = parent_of(made)
+    return call_of(above) if isinstance(above, ast.Attribute) else None
 
 
 def _made_above(script: Script, call: ast.Call, data: ast.Name, where: str) -> ast.expr | None:
