@@ -11,7 +11,15 @@ from autofast.edit.edits import Edits, Holes, Rewrite
 from autofast.facts.arrays import dtype_named
 from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions
-from autofast.model.calls import call_of, is_method, keyword_of, is_name, names_in, only_target, unstarred
+from autofast.model.calls import (
+    call_of,
+    is_method,
+    is_name,
+    keyword_of,
+    names_in,
+    only_target,
+    unstarred,
+)
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import (
