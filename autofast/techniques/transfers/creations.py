@@ -19,6 +19,7 @@ from autofast.model.calls import (
     names_in,
     only_target,
     receiver_of,
+    variable_name,
 )
 from autofast.model.events import Site
 from autofast.model.names import FACTORIES, last_part
@@ -213,7 +214,7 @@ def _without_idle(call: ast.Call, edits: list[Edit]) -> Edits:
     value = getattr(stmt, "value", None)
     while value in kept:
         (value,) = kept[value].holes.values()
-    if not isinstance(value, ast.Name) or not is_name(only_target(stmt), value.id):
+    if not (name := variable_name(value)) or not is_name(only_target(stmt), name):
         return tuple(edits)
     others = (e for e in edits if not (isinstance(e, Rewrite) and within(e.expr, stmt)))
     return (*others, Remove(stmt))

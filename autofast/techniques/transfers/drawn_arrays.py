@@ -26,8 +26,8 @@ def from_numpy(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """``Tensor(np.ones(shape))`` where ``Tensor`` may be ``torch.cuda.FloatTensor``, or
     ``torch.tensor(np.ones(shape), device=device)``: made there by a factory."""
     for site in script.log.of(*HOST, *TOLD):
-        call = site.node
-        if not isinstance(call, ast.Call) or not runs_often(site, hot):
+        call = site.call
+        if call is None or not runs_often(site, hot):
             continue
         said = keyword_of(call, "device")
         if site.kind in HOST:

@@ -15,7 +15,6 @@ from autofast.model.calls import call_of, put_into
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
 from autofast.model.source import ancestors, block_of, parent_of, statement_of
-from autofast.model.syntax import is_attribute
 from autofast.model.values import Tensor, of_kind
 from autofast.techniques.transfers.creations import creation_of
 from autofast.techniques.transfers.factories import Creation, factory, runs_often
@@ -61,10 +60,12 @@ def _indexed(script: Script, call: ast.Call) -> ast.Name | None:
 def _keeps(script: Script, made: ast.expr, call: ast.Call) -> ast.expr | None:
     """``torch.arange(n).long()`` or ``torch.arange(n)[:, None]`` around ``torch.arange(n)``: what
     is the same on every device."""
-    above = parent_of(made)
-    outer: ast.expr | None = call_of(above) if is_attribute(above) else None
-    if isinstance(above, ast.Subscript) and above.value is made:
-        outer = above
+    outer: ast.expr | None = None
+    match above := parent_of(made):
+        case ast.Attribute():
+            outer = call_of(above)
+        case ast.Subscript(value=inner) if inner is made:
+            outer = above
     return outer if outer is not None and factory(script, outer) is call else None
 
 

@@ -19,6 +19,7 @@ from autofast.model.calls import (
     names_in,
     only_target,
     unstarred,
+    variable_name,
 )
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
@@ -97,7 +98,7 @@ def numpy_made(script: Script, call: ast.Call, where: str, name: str = "") -> Ed
     if taken is None or "{" in where or script.calls(*OTHER_DTYPES):
         return ()
     data, dtype = taken
-    made = _made_above(script, call, data, where) if isinstance(data, ast.Name) else data
+    made = _made_above(script, call, data, where) if variable_name(data) else data
     torch, imports = torch_in(source_of(call))
     if made is None or _Writer(script, torch, where).array(made, dtype) is None:
         return ()
@@ -119,8 +120,7 @@ def numpy_made(script: Script, call: ast.Call, where: str, name: str = "") -> Ed
 def is_drawn_by_numpy(script: Script, call: ast.Call, name: str = "") -> bool:
     """Whether the numbers of such a tensor are drawn."""
     made = (taken := _taken(script, call, name)) and taken[0]
-    if isinstance(made, ast.Name):
-        made = script.analysis(Flow).value(made)
+    made = made and (script.analysis(Flow).value(made) or made)
     return made is not None and any(script.is_call(n, *DRAWS) for n in ast.walk(made))
 
 
@@ -153,22 +153,23 @@ def _casts(script: Script, call: ast.Call) -> list[tuple[str, ast.Call, ast.Call
 def _method_of(made: ast.expr) -> ast.Call | None:
     """``x.name(...)`` for ``x``."""
     above = parent_of(made)
-    return call_of(above) if isinstance(above, ast.Attribute) else None
+    return call_of(above) if is_attribute(above) else None
 
 
-def _made_above(script: Script, call: ast.Call, data: ast.Name, where: str) -> ast.expr | None:
+def _made_above(script: Script, call: ast.Call, data: ast.expr, where: str) -> ast.expr | None:
     """What gives a variable the array, in a statement above in the same block, where nothing else
     reads it, and where the device has a name as well.
     """
-    made, stmt = script.analysis(Flow).value_of_its_own(data), statement_of(call)
-    if made is None or data.id in source_of(call).rebound:
+    made, stmt = script.analysis(Flow).value_of_its_own(data), statement_of(call)  # type: ignore[arg-type]
+    name = variable_name(data)
+    if made is None or name in source_of(call).rebound:
         return None
     home, block = statement_of(made), block_of(stmt)
-    if home not in block or not is_name(only_target(home), data.id):
+    if home not in block or not is_name(only_target(home), name):
         return None
     names = (n for s in block[block.index(home) : block.index(stmt)] for n in nodes_in(s, ast.Name))
     needed = names_in(ast.parse(where))
-    shared = (is_same_function(n, stmt) for n in mentions(function_of(stmt), data.id))
+    shared = (is_same_function(n, stmt) for n in mentions(function_of(stmt), name))
     return made if all(shared) and all(is_read(n) for n in names if n.id in needed) else None
 
 
@@ -277,7 +278,7 @@ class _Writer:
         """A part of the script in the new code."""
         name = f"n{len(self.holes)}"
         self.holes[name] = unstarred(expr)
-        return f"{'*' * isinstance(expr, ast.Starred)}{{{name}}}"
+        return f"{'*' * (self.holes[name] is not expr)}{{{name}}}"
 
 
 def _given(call: ast.Call, made: Made) -> dict[str, ast.expr] | None:
@@ -286,7 +287,7 @@ def _given(call: ast.Call, made: Made) -> dict[str, ast.expr] | None:
         sizes = ast.Tuple(call.args, ast.Load())
         return {"size": sizes} if call.args and not call.keywords else None
     names = (*made.numbers, "size", "dtype")
-    if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(names):
+    if any(unstarred(a) is not a for a in call.args) or len(call.args) > len(names):
         return None
     given = dict(zip(names, call.args, strict=False))
     for keyword in call.keywords:
