@@ -13,7 +13,7 @@ from autofast.facts.parameter_loops import (
     are_alike,
     are_tied,
     has_parameters,
-    kept_state,
+    kept_memory,
     looped_modules,
     parameter_loops,
 )
@@ -116,7 +116,7 @@ def _check(script: Script, loop: ParameterLoop, done: list[Op]) -> None:
         if place := _cast(script, loop):
             raise Refusal(f"{place} casts a model, and both must have the same dtype here")
     shared = _shared(script)
-    if any(op.new for op in done) and (place := kept_state(script) or shared):
+    if any(op.new for op in done) and (place := kept_memory(script) or shared):
         raise Refusal(f"the loop gives parameters new memory, and {place} may keep the old one")
     if shared:
         raise Refusal(f"two parameters may be one memory after {shared}, and come in turn here")

@@ -282,6 +282,13 @@ for i in range(6):
         ("out = [self.a(x), self.b(x)]\n        memory.append(out)\n        return out", "memory[-1][1]", False),
         ("self.out = [self.a(x), self.b(x)]\n        return self.out", "model.out[1]", False),
         ("out = [self.a(x), self.b(x)]\n        self.out = out\n        return out", "model.out[1]", False),
+        ("out = [self.a(x), self.b(x)]\n        self.look = lambda: out[1]\n        return out", "model.look()", False),
+        ("out = [self.a(x), self.b(x)]\n        def look():\n            return out\n        self.look = look\n        return out", "model.look()[1]", False),
+        ("out = [self.a(x), self.b(x)]\n        self.parts = (part for part in out)\n        return out", "[*model.parts][1]", False),
+        ("out = [self.a(x), self.b(x)]\n        self.parts = reversed(out)\n        return out", "next(model.parts)", False),
+        ("out = [self.a(x), self.b(x)]\n        self.parts = zip(out)\n        return out", "[*model.parts][1][0]", False),
+        ("global memory\n        memory = [self.a(x), self.b(x)]\n        return memory", "memory[1]", False),
+        ("out = []\n        for part in (self.a(x), self.b(x)):\n            self.last = part\n            out.append(part)\n        return out", "out[1]", True),
     ],
 )  # fmt: skip
 def test_a_list_that_others_hold_is_not_made_anew(gives: str, uses: str, cast: bool) -> None:

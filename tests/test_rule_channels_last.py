@@ -379,7 +379,7 @@ def test_random_draws_in_another_order(text: str, effect: Effect | None):
             changed("x = self.b(", "print(x.detach().numpy())\n        x = self.b("),
             "laid out in memory",
         ),
-        (changed("torch.flatten(x, 1)", "x.view(len(x), -1).relu_()"), "writes through a view"),
+        (changed("torch.flatten(x, 1)", "x.view(len(x), -1).relu_()"), "write through a view"),
         (changed("optimizer =", "model.share_memory()\noptimizer ="), "shared memory"),
         (
             changed(
@@ -493,7 +493,7 @@ def test_left_alone(text: str):
 
 # ------------------------------------------------------------------- views that are written through
 PLAIN = "        return self.c(torch.flatten(x, 1))\n"
-WRITES = "writes through a view"
+WRITES = "write through a view"
 
 
 @pytest.mark.parametrize(
@@ -520,11 +520,32 @@ WRITES = "writes through a view"
         "flat = x.view(x.size(0), -1)\nfirst = flat[:, 0]\nfirst += 1\nreturn self.c(torch.flatten(x, 1))",
         "y = x\nflat = x.view(x.size(0), -1)\ny.mul_(0.5)\nreturn self.c(flat)",
         "x = x.view(x.size(0), -1)\nx[:, ::10] = 0\nreturn self.c(x)",  # who else has it is not asked
+        "rows = []\nrows.append(x.view(x.size(0), -1))\nrows[0][:, ::3] = 0\nreturn self.c(torch.flatten(x, 1))",
+        "rows = {}\nrows[0] = x.view(x.size(0), -1)\nrows[0].mul_(0.5)\nreturn self.c(torch.flatten(x, 1))",
+        "setattr(self, 'flat', x.view(x.size(0), -1))\nself.flat[:, ::3] = 0\nreturn self.c(torch.flatten(x, 1))",
+        "self.flat, n = x.view(x.size(0), -1), 1\nself.flat[:, ::3] = 0\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.view(x.size(0), -1)\ndef cut():\n    flat[:, ::3] = 0\ncut()\nreturn self.c(torch.flatten(x, 1))",
+        "def cut(flat=x.view(x.size(0), -1)):\n    flat[:, ::3] = 0\ncut()\nreturn self.c(torch.flatten(x, 1))",
+        "class Flat:\n    rows = x.view(x.size(0), -1)\nFlat.rows.mul_(0.5)\nreturn self.c(torch.flatten(x, 1))",
+        "for part in [x.view(x.size(0), -1)]:\n    part.mul_(0.5)\nreturn self.c(torch.flatten(x, 1))",
+        "for part in parts(x):\n    part.mul_(0.5)\nreturn self.c(torch.flatten(x, 1))",
+        "flat = same(x.view(x.size(0), -1))\nflat.mul_(0.5)\nreturn self.c(torch.flatten(x, 1))",
+        "list(map(torch.Tensor.neg_, [x.view(x.size(0), -1)]))\nreturn self.c(torch.flatten(x, 1))",
+        "row = Row(x.view(x.size(0), -1))\nrow.part.mul_(0.5)\nreturn self.c(torch.flatten(x, 1))",
+        "with nullcontext(x.view(x.size(0), -1)) as flat:\n    flat.mul_(0.5)\nreturn self.c(torch.flatten(x, 1))",
+        "match x.view(x.size(0), -1):\n    case flat:\n        flat.mul_(0.5)\nreturn self.c(torch.flatten(x, 1))",
+        "flat = x.view(x.size(0), -1)\ngetattr(flat, 'mul_')(0.5)\nreturn self.c(torch.flatten(x, 1))",
+        "self.x = x\nflat = x.view(x.size(0), -1)\nself.x.mul_(0.5)\nreturn self.c(flat)",
     ],
 )
 def test_a_view_that_is_written_through_keeps_the_layout(body: str) -> None:
     text = changed(PLAIN, "        " + body.replace("\n", "\n        ") + "\n")
-    text = changed("class Net", "def half(t):\n    t *= 0.5\n\n\nclass Net", text)
+    helpers = (
+        "from collections import namedtuple\nfrom contextlib import nullcontext\n\n"
+        'Row = namedtuple("Row", "part")\n\n\ndef half(t):\n    t *= 0.5\n\n\n'
+        "def parts(t):\n    yield t.view(t.size(0), -1)\n\n\ndef same(t):\n    return t\n\n\n"
+    )
+    text = changed("class Net", helpers + "class Net", text)
     found = apply(RULE, text)
     assert not found.fixes and WRITES in found.refusals
     trained(text)

@@ -463,3 +463,38 @@ def test_two_averages_in_one_loop_have_a_list_each() -> None:
     found = made(f"{loop}\nlosses.append(sum(p.sum().item() for p in slow.parameters()))", target=f"{COPIED}\nslow = copy.deepcopy(net)")
     assert "torch._foreach_mul_(targets_list, 0.9)" in found.text
     same(found, True)
+
+
+HOLDING = {  # what keeps the memory of parameters -> how it is looked at
+    "class History:\n    def __init__(self):\n        self.all = []\n    def save(self, state):\n        self.all.append(state)\nhistory = History()\nhistory.save(target.state_dict())": "history.all[0]",
+    "class Mean:\n    def load_state_dict(self, state):\n        self.state = state\nmean = Mean()\nmean.load_state_dict(target.state_dict())": "mean.state",
+    "def keep():\n    state = target.state_dict()\n    return lambda: state\nlook = keep()": "look()",
+    "def look(state=target.state_dict()):\n    return state": "look()",
+    "class Box:\n    pass\nbox = Box()\ndef keep():\n    setattr(box, 'state', target.state_dict())\nkeep()": "box.state",
+    "kept = {n: p.data for n, p in target.named_parameters()}": "kept",
+    "kept = {n: p.detach().view(-1) for n, p in target.named_parameters()}": "kept",
+    "kept = {0: target.head.weight[0]}": "kept",
+    "kept = {0: torch.from_numpy(target.head.weight.detach().numpy())}": "kept",
+}
+
+
+@pytest.mark.parametrize("keeps", HOLDING)
+def test_what_holds_the_memory_of_parameters_keeps_its_numbers(keeps: str) -> None:
+    """``t.data = ...`` leaves them to whoever holds them; a list would write to them."""
+    after = f"{ZIP}t.data = tau * p.data + (1 - tau) * t.data"
+    weights = f"for k, v in {HOLDING[keeps]}.items() if not str(k).startswith('body.1')"
+    shown = f"losses.append(sum(float(v.detach().abs().sum()) {weights}))"
+    found = made(f"{after}\n{shown}", target=f"{COPIED}\n{keeps}")
+    assert not found.fixes and "may keep the old one" in found.refusals
+    assert len(set(run(found.before)["losses"][::2])) == 1
+
+
+def test_memory_that_is_copied_or_looked_at_is_not_kept() -> None:
+    looks = (
+        "kept = {n: p.data.clone() for n, p in target.named_parameters()}\n"
+        "def size(model):\n    return sum(p.data.view(-1).norm() for p in model.parameters())\n"
+        "losses_of = [size(target)]"
+    )
+    found = made(f"{ZIP}t.data = torch.lerp(p.data, t.data, 1 - tau)", target=f"{COPIED}\n{looks}")
+    assert "torch._foreach_lerp_(" in found.text
+    same(found, False)

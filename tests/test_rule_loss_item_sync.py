@@ -2649,3 +2649,33 @@ def test_a_switch_that_is_off_is_asked_first(test: str, after: str) -> None:
 def test_switches_that_must_wait(test: str) -> None:
     done = apply("loss-item-sync", switched(test))
     assert f"if {test}:" in done.text
+
+
+@pytest.mark.parametrize(
+    "keeps",
+    [
+        "setattr(box, 'loss', loss.detach())\nbox.loss.mul_(2)",
+        "host = np.asarray(loss.detach())\nhost += 1",
+        "turn = Turn(loss.detach())\nturn.loss.mul_(2)",
+        "turn = Kept(loss.detach())\nturn.double()",
+        "nn.Hardtanh(-1, 1, True)(loss.detach())",
+        "kept = nn.Parameter(loss.detach())\nkept.data.mul_(2)",
+        "kept = torch.autograd.Variable(loss.detach())\nkept.mul_(2)",
+        "kept = TensorDataset(loss.detach().view(1))\nkept.tensors[0].mul_(2)",
+        "largest = max(loss.detach(), torch.zeros(()))\nlargest.mul_(2)",
+        "getattr(loss, 'data').mul_(2)",
+        "part = next(iter(loss.detach().view(1)))\npart.mul_(2)",
+        "part = loss.detach() or 0\npart.mul_(2)",
+        "late = functools.partial(torch.Tensor.mul_, loss.detach(), 2)\nlate()",
+        "hooked(loss.detach())\nbox.given[0].mul_(2)",
+    ],
+)
+def test_losses_that_get_another_name_are_copied(keeps: str) -> None:
+    """What is put away keeps its number, whoever changes the tensor afterwards."""
+    head = (
+        "import functools\nfrom collections import namedtuple\nfrom dataclasses import dataclass\n"
+        'Turn = namedtuple("Turn", "loss")\nclass Box:\n    pass\nbox, losses = Box(), []\n'
+        "@dataclass\nclass Kept:\n    loss: object\n    def double(self):\n        self.loss.mul_(2)\n"
+        "hooked = nn.ReLU()\nhooked.register_forward_hook(lambda m, i, o: setattr(box, 'given', i))\n"
+    )
+    same(HEAD + head + training(f"losses.append(loss.item())\n{keeps}", "", "print(losses)"))

@@ -16,7 +16,7 @@ from autofast.facts.loaders import loader_argument
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.effects import Effects
-from autofast.flow.memory import LEGACY, Memory, base_of, is_false
+from autofast.flow.memory import LEGACY, PASSING_LAYERS, Memory, base_of, is_false
 from autofast.flow.program import definitions_at, graph_of
 from autofast.flow.scopes import own_nodes, variables_of
 from autofast.model.calls import (
@@ -94,7 +94,6 @@ OPERANDS |= dict.fromkeys("clip sum prod mean std var cumsum cumprod take compre
 MEMORY = wordset("data_ptr untyped_storage storage")  # by which anybody may write
 KEEPING = wordset("Parameter Buffer register_buffer from_pretrained")
 HANDED = Unknown("what another function calls, at any time")
-PASSING = wordset("Identity Flatten Unflatten Dropout", "torch.nn.")
 # A place that writes, what it writes to, and the expression for that.
 Write = tuple[ast.AST, Values, ast.expr | None]
 
@@ -372,7 +371,7 @@ def may_be(script: Script, target: Values, expr: ast.expr, arrays: bool = False)
 
 def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: bool) -> bool:
     if isinstance(thing, Tensor):
-        if any_named(thing.models, Ext, PASSING):
+        if any_named(thing.models, Ext, PASSING_LAYERS):
             return True
         if thing.param or thing.grad or thing.loss or thing.models:
             return False

@@ -7,19 +7,18 @@ import ast
 from autofast.facts.aliases import collates_anew
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition, bound_to
+from autofast.flow.holders import Holders, How
 from autofast.flow.loops import Loop, loop_of
-from autofast.flow.memory import Memory
+from autofast.flow.memory import Memory, passes_on
 from autofast.flow.program import Flow, definitions_of
-from autofast.model.calls import call_of, is_call_of, items_of
-from autofast.model.names import first_part
+from autofast.model.calls import is_call_of, items_of, taker_of
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import surely
 from autofast.model.source import function_of, parent_of, within
 from autofast.model.syntax import is_read, is_stored
 from autofast.model.values import (
     Const,
     Ext,
-    Method,
     Num,
     Ref,
     Tensor,
@@ -27,13 +26,7 @@ from autofast.model.values import (
     begins,
     certainly,
 )
-from autofast.ops import is_in_place, may_share
-
-# Layers whose result is their argument, or a view of it.
-PASSING = wordset("Identity Flatten Unflatten")
-CONTAINERS = wordset(
-    "Sequential DataParallel parallel.DataParallel parallel.DistributedDataParallel"
-)
+from autofast.ops import may_share
 
 
 def is_fresh(script: Script, expr: ast.expr, depth: int = 0) -> bool:
@@ -98,22 +91,12 @@ def _makes_new(script: Script, callee: Thing, depth: int) -> bool:
         tensors = [e for e in parts if script.may_be(e, Tensor)]
         return depth < 3 and bool(parts) and all(is_fresh(script, e, depth + 1) for e in tensors)
     if begins(callee, Ext, "torch.nn."):
-        return _is_computing(script, callee, depth)
+        return not passes_on(callee)
     return (
         isinstance(callee, (Ref, Ext))
         and callee.name.startswith("torch.")
         and not may_share(callee.name)
     )
-
-
-def _is_computing(script: Script, layer: Ext, depth: int) -> bool:
-    """Whether a layer of torch gives memory of its own, whatever it is given."""
-    name = layer.name.removeprefix("torch.nn.")
-    if name in CONTAINERS:
-        return any(
-            surely(_makes_new(script, t, depth) for t in g.values) for g in layer.args.positional
-        )
-    return name not in PASSING and "Dropout" not in name
 
 
 # ----------------------------------------------------------------------- what becomes of a variable
@@ -169,50 +152,13 @@ def _is_plain(script: Script, value: ast.expr) -> bool:
     return script.must_be(value, Const, Num)
 
 
-def _is_harmless(script: Script, node: ast.expr) -> bool:
+def _is_harmless(script: Script, use: ast.expr) -> bool:
     """Whether this use can neither change the tensor nor give it another name."""
-    parent = parent_of(node)
-    if isinstance(parent, ast.Attribute):
-        if (call := call_of(parent)) is not None:
-            if is_in_place(parent.attr, flags=True):
-                return False
-            return not may_share(parent.attr) or _is_harmless(script, call)
-        return is_read(parent) and (not may_share(parent.attr) or _is_harmless(script, parent))
-    if isinstance(parent, ast.keyword):
-        parent = parent_of(parent)
-    if isinstance(parent, ast.Call):
-        callees = script.called(parent)
-        if not surely(_only_looks(t) for t in callees) or writes(script, parent):
-            return False
-        torch = [t for t in callees if getattr(t, "name", "").startswith("torch.")]
-        return all(_makes_new(script, t, 0) for t in torch) or _is_harmless(script, parent)
-    return isinstance(
-        parent,
-        (
-            ast.BinOp,
-            ast.UnaryOp,
-            ast.Compare,
-            ast.BoolOp,
-            ast.FormattedValue,
-            ast.Expr,
-            ast.If,
-            ast.Assert,
-        ),  # fmt: skip
-    )
-
-
-def _only_looks(callee: Thing) -> bool:
-    """A call that leaves its arguments as they are, but for what :func:`writes` tells: of torch, of
-    Python, of a library's object.
-    """
-    if isinstance(callee, Ref):
-        root = first_part(callee.name)
-        pure = root == "torch" and not callee.name.startswith("torch.distributed")
-        return (
-            pure
-            or root in ("builtins", "math", "numpy", "wandb", "logging")
-            or callee.name == "apex.amp.scale_loss"
-        )
-    return isinstance(callee, Ext) or (
-        isinstance(callee, Method) and isinstance(callee.this, (Ext, Tensor))
+    memory, holders = script.analysis(Memory), script.analysis(Holders)
+    parts = [*holders.around(use)]
+    takers = [(part, taker_of(part) or parent_of(part)) for part in parts]
+    return (
+        not any(part in memory.written(outer) for part, outer in takers if outer is not None)
+        and not isinstance(parent_of(parts[-1]), (ast.Return, ast.Lambda))
+        and all(holder.how is How.LIBRARY for holder in holders.at(use))
     )

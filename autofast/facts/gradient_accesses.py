@@ -12,7 +12,7 @@ from autofast.facts.parts import parts_of
 from autofast.facts.scaler import Event, is_none_test
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import taken_by
-from autofast.flow.holders import ADDERS, Holders
+from autofast.flow.holders import ADDERS, FOLLOWED, Holders
 from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import arguments_of, is_name, short_name, unstarred
 from autofast.model.contents import each_once, with_contents, without_wrappers
@@ -364,7 +364,7 @@ def _aliases(script: Script, node: ast.expr, strict: bool) -> list[ast.Name]:
     """
     holders = script.analysis(Holders)
     for holder in holders.ever(node) if strict else ():
-        if contains_kind(holder.node, ast.Attribute):
+        if holder.how in FOLLOWED and contains_kind(holder.node, ast.Attribute):
             raise Refusal(f"keeps gradients in `{ast.unparse(holder.node)}`", node)
     return [n for n in of_kind(holders.mentions(node), ast.Name) if not _only_asks(n)]
 

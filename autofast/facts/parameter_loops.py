@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from autofast.facts.parts import handed_parameter, moved_models, parts_of, trained_models
 from autofast.facts.used_parameters import WITHOUT
-from autofast.flow.memory import Memory
+from autofast.flow.holders import Holders
+from autofast.flow.memory import Memory, view_of
 from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import (
     arguments_of,
+    call_of,
     is_method,
     is_name,
     names_in,
@@ -25,17 +27,16 @@ from autofast.model.events import LoopFrame, Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import of_kind, surely
+from autofast.model.several import surely
 from autofast.model.source import (
     Nodes,
     at,
-    function_of,
     nodes_in,
     parent_of,
     source_of,
     within,
 )
-from autofast.model.syntax import MEMBERSHIP, is_attribute, is_read, is_stored
+from autofast.model.syntax import is_attribute, is_read, is_stored
 from autofast.model.values import (
     OBJECTS,
     STATE_DICT,
@@ -48,9 +49,9 @@ from autofast.model.values import (
     Seq,
     Thing,
     Values,
-    all_of,
     any_of,
     are_parameters,
+    is_weight,
 )
 from autofast.read.library.module_parts import MORE
 
@@ -366,34 +367,17 @@ def _same(a: Values, b: Values, depth: int) -> bool:
     return len(a) == len(b) == 1 and _is_made_alike(next(iter(a)), next(iter(b)), depth + 1)
 
 
-def kept_state(script: Script) -> str:
-    """A ``state_dict()`` that is not used up at once, and may hold the memory of parameters."""
-    return next((at(x) for x in script.methods("state_dict") if not _is_used_up(script, x.node)), "")
-
-
-def _is_used_up(script: Script, call: ast.AST) -> bool:
-    """Whether what holds it is handed on to what keeps none of it, and nothing else."""
-    outer = parent_of(call)
-    while isinstance(outer, (ast.Dict, ast.keyword)):
-        outer = parent_of(outer)
-    target = only_target(outer)
-    name = target.value if isinstance(target, ast.Subscript) else target
-    if not isinstance(name, ast.Name) or isinstance(function_of(name), ast.Module):
-        return is_method(outer, *KEEP_NOTHING)
-    known = definitions_of(script, name)
-    made = [name] if is_stored(name) else of_kind((d.node for d in known.reaching(name)), ast.Name)
-    return bool(made) and all(_keeps_nothing(n) for d in made for n in known.uses_of(d))
-
-
-def _keeps_nothing(name: ast.Name) -> bool:
-    """``load_state_dict(state)``, ``state.update(...)``, ``key in state``, ``states[key] = ...``,
-    ``state[key].copy_(...)``
+def kept_memory(script: Script) -> str:
+    """A place where the memory of parameters gets another name, that of a ``state_dict()``, of
+    ``p.data`` or ``p[0]``, which outlives the functions that it comes to.
     """
-    match outer := parent_of(name):
-        case ast.Attribute(attr="update" | "keys"):
-            return isinstance(parent_of(outer), ast.Call)
-        case ast.Compare(left=left, ops=ops):
-            return left is not name and all_of(ops, *MEMBERSHIP)
-        case ast.Subscript(value=value):
-            return value is name and (is_stored(outer) or is_attribute(parent_of(outer), "copy_"))
-    return is_method(outer, *KEEP_NOTHING)
+    holders = script.analysis(Holders)
+    found: list[ast.AST] = [site.node for site in script.methods("state_dict")]
+    found += (n for n in script.nodes if _is_view(script, n))
+    return next((at(n) for n in found if any(holders.beyond(n))), "")  # type: ignore[arg-type]
+
+
+def _is_view(script: Script, node: ast.AST) -> bool:
+    plain = isinstance(node, ast.expr) and not is_stored(node) and call_of(node) is None
+    inner = view_of(node) if plain else None  # type: ignore[arg-type]
+    return inner is not None and any(is_weight(t) for t in script.values(inner))

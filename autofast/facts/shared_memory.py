@@ -5,15 +5,17 @@ layout they are copies, or the reverse.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
-from autofast.flow.holders import Holders
-from autofast.flow.memory import Memory, base_of, views_around
+from autofast.flow.holders import Holders, How
+from autofast.flow.memory import Memory, base_of
 from autofast.flow.program import Flow
-from autofast.flow.scopes import own_nodes
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, taker_of
+from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import wordset
-from autofast.model.source import at, function_of, parent_of, statement_of
+from autofast.model.source import at, is_same_function, parent_of, statement_of
 from autofast.model.values import Ext, Ref, is_named
 
 METHODS = wordset("view view_as reshape reshape_as flatten ravel contiguous")
@@ -36,63 +38,44 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
     """The line of a write to ``base`` or to its reshaped form ``call`` that the other one may see;
     empty where there is none.
     """
-    memory, flow = script.analysis(Memory), script.analysis(Flow)
-    whole = views_around(call)
-    parent = parent_of(whole)
-    if _is_written(memory, whole, parent):
-        return at(whole)
-    if isinstance(parent, ast.Assign) and (
-        line := _in_attribute(
-            script, [t.attr for t in parent.targets if isinstance(t, ast.Attribute)]
-        )
-    ):
-        return line
-    mine = frozenset(_bound(script, whole))
-    kept = bool(mine) or not isinstance(
-        parent,
-        (ast.Call, ast.Attribute, ast.BinOp, ast.keyword, ast.Compare, ast.Subscript, ast.Return),
-    )
-    graph, under = flow.graph(call), base_of(base)
-    for node in own_nodes(function_of(call)):
-        targets = memory.written(node)
-        if (
-            not targets
-            or statement_of(node) is statement_of(call)
-            or not graph.may_follow(node, call)
-        ):
-            continue
-        for sources in map(memory.sources, targets):
-            if call in sources and mine:
-                return at(node)
-            if (
-                call not in sources
-                and kept
-                and isinstance(under, ast.Name)
-                and under.id not in mine
-            ):
-                if not sources.isdisjoint(memory.sources(under)):
-                    return at(node)
+    flow, holders = script.analysis(Flow), script.analysis(Holders)
+    mine = [*holders.mentions(call)]
+    for write in chain(_writes(script, mine), _unknown(script, call)):
+        return at(write)
+    if not holders.at(call) and not isinstance(parent_of(holders.whole(call)), ast.Return):
+        return ""  # nothing has it when its statement is done
+    others = [m for made in _makers(script, base) for m in holders.mentions(made)]
+    for write in _writes(script, (n for n in others if n not in mine)):
+        here = is_same_function(write, call)
+        same = statement_of(write) is statement_of(call)
+        if not same and (not here or flow.graph(call).may_follow(write, call)):
+            return at(write)
     return ""
 
 
-def _is_written(memory: Memory, node: ast.expr, parent: ast.AST | None) -> bool:
-    """Whether the value of ``node`` is written to at once."""
-    outer = parent_of(parent) if isinstance(parent, ast.keyword) else parent
-    return outer is not None and node in memory.written(outer)
+def _makers(script: Script, base: ast.expr) -> list[ast.expr]:
+    """What gave a variable the tensor that is reshaped; the places that read a parameter."""
+    under = base_of(base)
+    if not isinstance(under, ast.Name):
+        return [under]
+    return [
+        expr
+        for made in script.analysis(Flow).origins(under)
+        for expr in ([made.value] if made.value else script.analysis(Holders).reads(made.node))
+    ]
 
 
-def _bound(script: Script, value: ast.expr) -> set[str]:
-    """The variables that get it."""
-    holders = script.analysis(Holders).after(value)
-    return {h.node.id for h in holders if isinstance(h.node, ast.Name)}
+def _writes(script: Script, mentions: Iterable[ast.expr]) -> Iterator[ast.AST]:
+    """What writes to one of these."""
+    memory, holders = script.analysis(Memory), script.analysis(Holders)
+    for part in (p for mention in mentions for p in holders.around(mention)):
+        outer = taker_of(part) or parent_of(part)
+        if outer is not None and part in memory.written(outer):
+            yield outer
 
 
-def _in_attribute(script: Script, kept: list[str]) -> str:
-    """The line of a write to what is kept under one of these attributes."""
-    memory = script.analysis(Memory)
-    for node in (n for n in script.nodes if kept):
-        if isinstance(node, ast.Attribute) and node.attr in kept:
-            whole = views_around(node)
-            if _is_written(memory, whole, parent_of(whole)):
-                return at(node)
-    return ""
+def _unknown(script: Script, call: ast.Call) -> Iterator[ast.AST]:
+    """What may write to it, since nobody follows it: no layer, whatever its hooks do."""
+    for holder in script.analysis(Holders).ever(call):
+        if holder.how is How.UNKNOWN and not any(map(is_module, script.called(holder.node))):
+            yield holder.node

@@ -1,44 +1,94 @@
-"""Who holds a value when a statement has run: variables, attributes, containers, generators, here
-and in the functions that are given it.
+"""Who holds a value: the one analysis of escape. Whatever asks whether something else has what an
+expression gives, or whether it outlives the function where it was made, asks it here.
 
 What counts is the object itself or a view of its memory (``g``, ``g[0]``, ``g.view(-1)``), alone or
-in a tuple, list or dict. What is computed from it, or copied into other memory, is another value.
+in a tuple, list, dict, record or method that is bound to it. What is computed from it, or copied
+into other memory, is another value. It is followed by variables, attributes, arguments and results
+through the project; where that ends, the holder says so (:attr:`How.LATER`, :attr:`How.LIBRARY`,
+:attr:`How.UNKNOWN`), so an empty answer is a proof.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
-from autofast.flow.callgraph import CallGraph
+from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition
-from autofast.flow.memory import base_of, views_around
+from autofast.flow.effects import CHANGERS, CONTAINERS, FIRST, SETTING
+from autofast.flow.graph import Function
+from autofast.flow.memory import base_of, passes_on, renames, views_around
 from autofast.flow.program import Flow, function_around, holder_of
-from autofast.flow.scopes import parameters
-from autofast.model.calls import call_of
+from autofast.flow.scopes import owner, parameters
+from autofast.flow.usage import Act, usage_of
+from autofast.model.calls import (
+    arguments_of,
+    is_augmented,
+    is_method,
+    receiver_of,
+    taker_of,
+)
 from autofast.model.contents import with_contents
+from autofast.model.kinds import is_module, is_optimizer
+from autofast.model.names import FORWARD_HOOKS, HOOK_OF_ALL, last_part
 from autofast.model.script import Script
-from autofast.model.several import of_kind, wordset
-from autofast.model.source import function_of, parent_of
-from autofast.model.syntax import TARGETS, is_read
-from autofast.model.values import COLLECTIONS, Tensor, all_of, library_names
+from autofast.model.several import wordset
+from autofast.model.source import ancestors, function_of, nodes_in, parent_of, source_of
+from autofast.model.syntax import DEFINITIONS, FUNCTIONS, TARGETS, is_read
+from autofast.model.values import (
+    COLLECTIONS,
+    NOTHING,
+    OBJECTS,
+    Bound,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Method,
+    Num,
+    Ref,
+    Seq,
+    Tensor,
+    Thing,
+    any_of,
+    library_names,
+    ordered,
+)
+from autofast.ops import is_in_place, op
 
-ADDERS = wordset("append appendleft extend extendleft insert add setdefault update put")
-DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.IfExp, ast.BoolOp)
+ADDERS = wordset(
+    "append appendleft extend extendleft insert add setdefault update put __iadd__ __setitem__"
+)
 # What gives the same objects: functions, and methods of containers and iterators.
 PASSING = wordset(
-    "zip list tuple set dict enumerate reversed sorted iter next filter max min", "builtins."
-) | {"functools.partial", "copy.copy"}
+    "zip list tuple set dict enumerate reversed sorted iter next filter max min getattr", "builtins."
+) | {"functools.partial", "copy.copy", "contextlib.nullcontext"}
 GIVING = wordset("items values get pop popleft popitem copy setdefault __getitem__")
+# Libraries whose functions keep nothing of what they are given, but for those that give an object.
+COMPUTING = tuple("torch. builtins. numpy. math. copy. time.".split())
+RUNNING = wordset("map filter exec eval", "builtins.")
+LATER = (*DEFINITIONS, ast.Lambda)  # what reads a variable when it runs
+
+
+Counts = Callable[[ast.expr], bool]
 
 
 class How(Enum):
     VARIABLE = "a variable: the Name that binds it, or the parameter"
-    ATTRIBUTE = "an attribute: the Attribute that is set"
+    ATTRIBUTE = "an attribute: the Attribute that is set, or the call of setattr()"
     CONTAINER = "an object that it is put into: the expression for that"
     GENERATOR = "whoever iterates over what yields it: the Yield"
+    LATER = "code that may run later and reads it: the function, lambda or class"
+    LIBRARY = "a library, which may keep it, but changes nothing: the call"
+    UNKNOWN = "whoever gets it where nobody follows it: the call or statement"
+
+
+FOLLOWED = (How.VARIABLE, How.ATTRIBUTE, How.CONTAINER, How.GENERATOR)
 
 
 @dataclass(frozen=True)
@@ -56,124 +106,171 @@ class Holders:
         self.script = script
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
 
-    def of(self, expr: ast.expr) -> list[Holder]:
-        """Who gets the value of ``expr`` where it stands."""
-        return [h for e in self._returned(expr) for h in self._at(self.whole(e))]
-
-    def ever(self, expr: ast.expr) -> list[Holder]:
-        """Who gets it where it stands, and whoever gets it from there on."""
-        return list({h: None for e in self.mentions(expr) for h in self._at(self.whole(e))})
-
-    def after(self, expr: ast.expr) -> list[Holder]:
-        """Who still holds it when the statement has run: nothing that is local to past calls."""
-        return [h for h in self.ever(expr) if self._lasts(h, function_around(expr))]
-
-    def _lasts(self, holder: Holder, here: ast.AST) -> bool:
-        node = holder.node
-        if holder.how is How.CONTAINER:
-            return not self._definitions(node)  # type: ignore[arg-type] # else they stand beside it
-        if holder.how is not How.VARIABLE or isinstance(parent_of(node), ast.comprehension):
-            return holder.how is not How.VARIABLE
-        home = holder_of(node) if isinstance(node, ast.Name) else function_around(node)
-        return home is here or isinstance(home, ast.Module)
-
-    def mentions(self, expr: ast.expr) -> Iterator[ast.expr]:
-        """``expr``, and all that may be the same value: calls that return it, loads of variables
-        that hold it or something that it is in.
+    # ------------------------------------------------------------------------------------ questions
+    def at(self, expr: ast.expr, counts: Counts = bool) -> list[Holder]:
+        """Who gets the value of ``expr`` by the code around it. ``counts`` says of expressions that
+        may be it, or hold it, whether it matters what becomes of them.
         """
-        return with_contents([expr], self._further)
+        return [h for part in self.around(expr) if counts(part) for h in self._at(part)]
 
-    def _further(self, expr: ast.expr) -> list[ast.expr]:
-        whole = self.whole(expr)
-        found = self._sites(whole)
-        for holder in self._at(whole):
-            if holder.how is How.VARIABLE:
-                found += self.reads(holder.node)
-        return found
+    def ever(self, expr: ast.expr, counts: Counts = bool) -> list[Holder]:
+        """Who gets it where it stands, and whoever gets it from there on."""
+        found = (h for e in self.mentions(expr, counts) for h in self.at(e, counts))
+        return list(dict.fromkeys(found))
+
+    def beyond(self, expr: ast.expr, counts: Counts = bool) -> list[Holder]:
+        """Who may still hold it when the functions have returned that it comes to."""
+        found = self.ever(expr, counts)
+        return [h for h in found if isinstance(self.home(h), ast.Module)]
+
+    def home(self, holder: Holder) -> Function:
+        """The function whose variable it is, or is in; a file for what is in none of a function."""
+        node = base_of(holder.node) if holder.how is How.CONTAINER else holder.node  # type: ignore[arg-type]
+        if not (holder.how is How.VARIABLE or isinstance(node, ast.Name)):
+            return source_of(node).tree
+        return holder_of(node) if isinstance(node, ast.Name) else function_around(node)
+
+    def mentions(self, expr: ast.expr, counts: Counts = bool) -> Iterator[ast.expr]:
+        """``expr``, and all that may be the same value: calls that return it, loads of variables
+        and attributes that hold it or something that it is in.
+        """
+
+        def further(mention: ast.expr) -> list[ast.expr]:
+            found: list[ast.expr] = []
+            for holder in self.at(mention, counts):
+                if holder.how is How.VARIABLE:
+                    found += self.reads(holder.node)
+                elif holder.how is How.ATTRIBUTE:
+                    found += self._attribute_reads(holder.node)
+            return found + [s for p in self.around(mention) if counts(p) for s in self._sites(p)]
+
+        return with_contents([expr], further)
 
     def reads(self, bound: ast.AST) -> list[ast.expr]:
-        """The places that read the value which a name (or a parameter) is bound to."""
-        name = bound.arg if isinstance(bound, ast.arg) else getattr(bound, "id", "")
+        """The places that read what a name (or a parameter) is bound to, or add to it."""
+        name = next(filter(None, (getattr(bound, n, "") for n in ("id", "arg", "name"))))
         uses = self.flow.definitions(bound).uses(Definition(name, bound))
-        return [n for n in uses if is_read(n)]
+        return [n for n in uses if is_read(n) or is_augmented(n)]
 
-    def _returned(self, expr: ast.expr) -> Iterator[ast.expr]:
-        """``expr``, and the calls of functions that return it."""
-        return with_contents([expr], lambda e: self._sites(self.whole(e)))
+    def _attribute_reads(self, place: ast.AST) -> list[ast.expr]:
+        """The places that read an attribute which is set there, or in the body of a class."""
+        owners, name, values = NOTHING, getattr(place, "id", ""), self.script.values
+        match place:
+            case (
+                ast.Attribute(value=of, attr=name)
+                | ast.Call(args=[of, ast.Constant(value=str() as name), _])
+            ):
+                owners = values(of)
+        found = self._attributes[name]
+        return [n for n in found if not owners or not owners.isdisjoint(values(n.value) or owners)]
+
+    @cached_property
+    def _attributes(self) -> dict[str, list[ast.Attribute]]:
+        found: dict[str, list[ast.Attribute]] = defaultdict(list)
+        for node in self.script.each(ast.Attribute):
+            if is_read(node) or is_augmented(node):
+                found[node.attr].append(node)
+        return found
 
     def _sites(self, whole: ast.expr) -> list[ast.expr]:
-        statement = parent_of(whole)
-        function = function_of(statement) if isinstance(statement, ast.Return) else None
-        if function is None or isinstance(function, ast.Module):
-            return []
-        return [*self.calls.sites(function)]
+        """The calls of the function that returns or yields it there."""
+        outer = parent_of(whole)
+        gives = isinstance(outer, (ast.Return, ast.Yield, ast.YieldFrom))
+        function = function_of(outer) if gives else outer  # type: ignore[arg-type]
+        return [*self.calls.sites(function)] if isinstance(function, FUNCTIONS) else []
 
     # ------------------------------------------------------------------------------------ one place
+    def around(self, node: ast.expr) -> Iterator[ast.expr]:
+        """``node``, and the expressions around it that are it, a view of it, or hold it."""
+        outer: ast.expr | None = node
+        while outer is not None:
+            yield (node := outer)
+            outer = views_around(node)
+            outer = outer if outer is not node else self._around(node)
+
     def whole(self, node: ast.expr) -> ast.expr:
-        """The largest expression around ``node`` that is it, a view of it, or something that it is
-        in.
-        """
-        while True:
-            node = views_around(node)
-            outer = self._around(node)
-            if outer is None:
-                return node
-            node = outer
+        """The largest of these."""
+        return [*self.around(node)][-1]
 
     def _around(self, node: ast.expr) -> ast.expr | None:
-        parent = parent_of(node)
-        if isinstance(parent, ast.keyword):
-            parent = parent_of(parent)
-        match parent:
-            case ast.IfExp(test=test) if test is node:
-                return None
-            case ast.Subscript(value=value, ctx=ast.Load()) if value is node:
-                return parent
-            case ast.Attribute(attr="data"):
-                return parent
-            case ast.Attribute(attr=attr) if attr in GIVING:
-                return call_of(parent)
-            case ast.Call(func=func) if func is not node:
-                named = library_names(self.script.values(func))
-                return parent if named & PASSING else None
-            case ast.expr() if isinstance(parent, DISPLAYS):
-                return parent
-            case ast.ListComp(elt=elt) | ast.SetComp(elt=elt) | ast.GeneratorExp(elt=elt):
-                return parent if elt is node else None
-            case ast.DictComp(key=key, value=value):
-                return parent if node in (key, value) else None
+        use, values = usage_of(node), self.script.values
+        result = use.result
+        match use.act, use.node:
+            case Act.HELD | Act.CHOSEN | Act.TAKEN, _:
+                return result
+            case Act.BOUND | Act.YIELDED, ast.NamedExpr() | ast.Await():
+                return result
+            case Act.COMPUTED, outer if any_of(values(outer), *COLLECTIONS):
+                return result
+            case Act.GIVEN, ast.Call() as call if self._passes(call):
+                return result
+            case Act.ASKED, ast.Attribute(attr=attr) as outer if result is not outer:
+                return result if attr in GIVING or is_in_place(attr, flags=True) else None
+            case Act.ASKED, ast.Attribute(attr=attr) as outer:
+                holds = any_of(values(node), *OBJECTS, *COLLECTIONS)
+                return result if holds or any_of(values(outer), Method, Bound) else None
+            case Act.LOOPED, ast.comprehension() as over:
+                made = parent_of(over)
+                return made if isinstance(made, ast.GeneratorExp) else None
         return None
 
-    def _at(self, whole: ast.expr) -> Iterator[Holder]:
-        match parent_of(whole):
-            case ast.Assign(targets=targets, value=value) if value is whole:
-                for target in targets:
-                    yield from self._by_target(target)
-            case ast.AnnAssign(target=target, value=value) if value is whole:
+    def _passes(self, call: ast.Call) -> bool:
+        """Whether what a call gives may be an argument, or hold it, and no code of the project says
+        so.
+        """
+        found = self.script.values(call)
+        objects = any_of(found, *COLLECTIONS, *OBJECTS)
+        return any(
+            t.name in PASSING or renames(t.name) or (objects and op(t.name) is None)
+            if isinstance(t, Ref)
+            else passes_on(t)
+            if is_module(t)
+            else objects and isinstance(t, (Cls, Ext)) and not code_of(t)
+            for t in self.script.called(call)
+        )
+
+    def _at(self, part: ast.expr) -> Iterator[Holder]:
+        yield from self._read_later(part)
+        use = usage_of(part)
+        match use.act, use.node:
+            case Act.BOUND | Act.LOOPED, _:
+                yield from (h for target in use.targets for h in self._by_target(target))
+            case Act.OTHER, ast.withitem(optional_vars=ast.expr() as target):
                 yield from self._by_target(target)
-            case ast.NamedExpr(target=target) as walrus:
-                yield from self._by_target(target)
-                yield from self._at(self.whole(walrus))
-            case ast.For(target=target, iter=over) | ast.AsyncFor(target=target, iter=over) if (
-                over is whole
-            ):
-                yield from self._by_target(target)
-            case ast.comprehension(target=target, iter=over) if over is whole:
-                yield from self._by_target(target)
-            case ast.AugAssign(target=target, value=value) if value is whole:
-                if not self._is_tensor(target):
-                    yield from self._by_container(target)
-            case ast.Yield() | ast.YieldFrom() as gives:
+            case Act.OTHER, ast.Match() as matched:
+                captures = nodes_in(matched, ast.MatchAs, ast.MatchStar)
+                yield from (Holder(How.VARIABLE, c) for c in captures if c.name)  # type: ignore[attr-defined]
+            case Act.TARGET, ast.AugAssign(target=ast.Name() as target):
+                yield Holder(How.VARIABLE, target)
+            case Act.ADDED, ast.AugAssign(target=target) if not self._is_tensor(target):
+                yield from self._by_container(target)
+            case Act.YIELDED, ast.Yield() | ast.YieldFrom() as gives:
                 yield Holder(How.GENERATOR, gives)
-            case ast.Call() as call if call.func is not whole:
-                yield from self._by_call(call, whole)
-            case ast.keyword() as keyword if isinstance(around := parent_of(keyword), ast.Call):
-                yield from self._by_call(around, whole)
+            case Act.RETURNED, gives if self.calls.handed(function_of(gives)):  # type: ignore[arg-type]
+                yield Holder(How.UNKNOWN, gives)
+            case Act.GIVEN, ast.Call() as call if not self._passes(call):
+                yield from self._by_call(call, part)
+            case Act.GIVEN, call if library_names(self.script.called(call)) & RUNNING:
+                yield Holder(How.UNKNOWN, call)
+            case (Act.CALLED, outer) | (Act.OTHER, outer) if not isinstance(outer, ast.Lambda):
+                yield Holder(How.UNKNOWN, part)
+
+    def _read_later(self, part: ast.expr) -> Iterator[Holder]:
+        """A variable of a function that is read in another one, or a generator that is kept."""
+        home = holder_of(part) if isinstance(part, ast.Name) else None
+        for outer in ancestors(part) if isinstance(home, FUNCTIONS) else ():
+            kept = isinstance(outer, ast.GeneratorExp) and taker_of(outer) is None
+            if kept or isinstance(outer, LATER) and outer is not home:
+                yield Holder(How.LATER, outer)
+            if kept or isinstance(outer, (*LATER, ast.Module)):
+                return
 
     def _by_target(self, target: ast.expr) -> Iterator[Holder]:
         match target:
             case ast.Name():
                 yield Holder(How.VARIABLE, target)
+                if isinstance(owner(target), ast.ClassDef):
+                    yield Holder(How.ATTRIBUTE, target)
             case ast.Attribute():
                 yield Holder(How.ATTRIBUTE, target)
             case ast.Subscript(value=container) if not self._is_tensor(container):
@@ -192,13 +289,17 @@ class Holders:
                 yield Holder(How.VARIABLE, definition.node)
 
     def containers(self, container: ast.expr) -> Iterator[ast.expr]:
-        """The expressions that may be one list or dict, here and at callers."""
-        return with_contents([container], self._same_container)
+        """The expressions that may be one list or dict, here, at callers and in what is called."""
+        found = with_contents([container], self._same_container)
+        return (e for e in found if e is container or isinstance(e, TARGETS))
 
     def _same_container(self, expr: ast.expr) -> Iterator[ast.expr]:
+        if isinstance(expr, ast.Call):
+            made = (c for c in self.calls.callees(expr) if c.makes is None)
+            yield from (r for c in made for r in self.calls.results(c.function))
         for definition in self._definitions(expr):
             for given in self.calls.gives(definition):
-                named = isinstance(given, TARGETS)
+                named = isinstance(given, (*TARGETS, ast.Call))
                 if given is not None and (named or definition.is_parameter):
                     yield given
 
@@ -206,19 +307,54 @@ class Holders:
         found = self.flow.reaching(base_of(expr))
         return [d for d in found if isinstance(d.node, (ast.Name, ast.arg))]
 
+    # ---------------------------------------------------------------------------------------- calls
     def _by_call(self, call: ast.Call, argument: ast.expr) -> Iterator[Holder]:
-        callees = self.calls.callees(call)
-        if isinstance(call.func, ast.Attribute) and not callees and call.func.attr in ADDERS:
-            if not self._is_tensor(call.func.value):
-                yield from self._by_container(call.func.value)
-        for callee in callees:
+        for callee in self.calls.callees(call):
             names = self.calls.given_to(call, callee, argument)
             for parameter in parameters(callee.function):
                 if parameter.arg in names:
                     yield Holder(How.VARIABLE, parameter)
+        found = self.script.called(call)
+        for thing in ordered(found) if found else (None,):
+            if thing is None or not code_of(thing):
+                yield from self._by_other(thing, call, argument)
+
+    def _by_other(
+        self, thing: Thing | None, call: ast.Call, argument: ast.expr
+    ) -> Iterator[Holder]:
+        """Who gets an argument of what is no code of the project."""
+        first, receiver = call.args[:1], receiver_of(call)
+        match thing:
+            case Ref(name=name) if name in SETTING:
+                yield from () if argument in first else [Holder(How.ATTRIBUTE, call)]
+            case Ref(name=name) if name in FIRST or (
+                name.startswith(CONTAINERS) and last_part(name) in CHANGERS
+            ):
+                yield from [Holder(How.UNKNOWN, call)] if argument in first else self._by_container(first[0])
+            case Ref(name=name) if name.startswith(COMPUTING) and name not in RUNNING:
+                return
+            case Method(name=name) if name in ADDERS and not isinstance(thing.this, Tensor):
+                kept = receiver if is_method(call, name) else None
+                yield from self._by_container(kept) if kept else [Holder(How.UNKNOWN, call)]
+            case Method(this=Tensor() | Seq() | Dict() | Num() | Const(), name=name) if name != "set_":
+                return
+            case Method(this=this, name="load_state_dict") if is_module(this) or is_optimizer(this):
+                return  # copies
+            case Ext() if is_module(thing):
+                yield from [Holder(How.UNKNOWN, call)] if self._hooked else ()
+            case Ref() | Ext() | Method(this=Ext() | Ref()):
+                given = (self.script.values(a) for a in arguments_of(call))
+                runs = any(any_of(found, Func, Bound, Method) for found in given)
+                yield Holder(How.UNKNOWN if runs else How.LIBRARY, call)
+            case _ if not (is_method(call, *ADDERS) and self._is_tensor(call.func.value)):
+                if is_method(call, *ADDERS):
+                    yield from self._by_container(call.func.value)
+                yield Holder(How.UNKNOWN, call)
+
+    @cached_property
+    def _hooked(self) -> bool:
+        return bool(self.script.methods(*FORWARD_HOOKS) or self.script.calls(HOOK_OF_ALL))
 
     def _is_tensor(self, expr: ast.expr) -> bool:
         """What is put into a tensor is copied."""
-        found = self.script.values(expr)
-        held = of_kind(found, COLLECTIONS)
-        return bool(found) and not held and all_of(found, Tensor)
+        return self.script.must_be(expr, Tensor)

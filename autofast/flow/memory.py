@@ -63,7 +63,14 @@ RENAMING |= wordset(
 )
 # Where the flag stands.
 INPLACE_LAYERS = dict.fromkeys("ReLU ReLU6 SiLU SELU Mish Hardswish Hardsigmoid".split(), 0)
-INPLACE_LAYERS |= dict.fromkeys("Dropout LeakyReLU ELU CELU".split(), 1)
+DROPOUTS = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout".split()
+INPLACE_LAYERS |= dict.fromkeys([*DROPOUTS, "LeakyReLU", "ELU", "CELU"], 1)
+INPLACE_LAYERS |= dict.fromkeys("Hardtanh Threshold RReLU".split(), 2)
+# Layers whose result may be their argument, or a view of it; and those that have others do it.
+PASSING_LAYERS = {f"torch.nn.{n}" for n in ("Identity", "Flatten", "Unflatten", *DROPOUTS)}
+WRAPPING_LAYERS = wordset(
+    "Sequential DataParallel parallel.DataParallel parallel.DistributedDataParallel"
+)
 
 Makers = Set[ast.AST | None]
 ARRAY = ast.Pass()  # stands for what made an array that is not followed
@@ -379,6 +386,17 @@ def is_in_place_layer(thing: Ext) -> bool:
     place = INPLACE_LAYERS.get(thing.name.removeprefix("torch.nn."), 9)
     flag = thing.args.get(place, "inplace")
     return bool(flag) and const(flag) is not False
+
+
+def passes_on(layer: Thing) -> bool:
+    """Whether what a layer of torch gives may be the memory of its input."""
+    if not isinstance(layer, Ext):
+        return False
+    name = layer.name.removeprefix("torch.nn.")
+    if name in WRAPPING_LAYERS:
+        inner = (g.values for g in layer.args.positional)
+        return not any(surely(isinstance(t, Ext) and not passes_on(t) for t in v) for v in inner)
+    return layer.name in PASSING_LAYERS or is_in_place_layer(layer)
 
 
 def is_false(expr: ast.expr) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from autofast.flow.callgraph import CallGraph, Function
+from autofast.flow.holders import Holders, How
 from autofast.flow.scopes import Variable, own_nodes, variables_of
 from autofast.model.calls import arguments_of, call_of
 from autofast.model.script import Script
@@ -46,7 +47,7 @@ class Slices:
             if function.decorator_list:
                 self._properties[function.name].append(function)
         for node in script.each(ast.Attribute):
-            if given := _put_into(node):
+            if given := put_into(node):
                 self._given[node.attr].append((self._attributes(node), given))
 
     def holds(self, found: Slice, target: ast.expr) -> bool:
@@ -114,7 +115,7 @@ class Slices:
             call = call_of(outer) if outer is not None else None
             ours = call is not None and self.script.must_be(call.func, Bound)
             if isinstance(place, ast.expr) and not ours:
-                yield from _put_into(place)
+                yield from put_into(place)
             return
         function = function_of(place)
         args = getattr(function, "args", None)
@@ -130,15 +131,12 @@ class Slices:
         known = self.script.values(load)
         if known and not any_of(known, Seq, Dict, Inst, Unknown):
             return
-        match parent_of(load):
-            case ast.Assign(targets=targets, value=value) if value is load:
-                yield from targets
-            case ast.Call(func=func) as call if func is not load:
-                for callee in self.calls.callees(call):
-                    given = self.calls.given_to(call, callee, load)
-                    for name in own_nodes(callee.function):
-                        if isinstance(name, ast.Name) and name.id in given:
-                            yield name
+        holders = self.script.analysis(Holders)
+        for holder in holders.at(load):
+            if holder.how is How.VARIABLE:
+                yield from holders.reads(holder.node)
+            elif isinstance(holder.node, ast.Attribute):
+                yield holder.node
 
     def _given_back(self, function: Function) -> Iterator[ast.expr]:
         """What a function returns or yields."""
@@ -162,7 +160,7 @@ def _meet(some: set[Attribute], others: set[Attribute]) -> bool:
     return any(a == b and (x is y or None in (x, y)) for a, x in some for b, y in others)
 
 
-def _put_into(place: ast.expr) -> list[ast.expr]:
+def put_into(place: ast.expr) -> list[ast.expr]:
     """What a statement puts into a variable or attribute at ``place``, or into the object that it
     holds: ``x = v``, ``x[0] = v``, ``x.append(v)``.
     """

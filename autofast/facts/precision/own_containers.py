@@ -8,33 +8,60 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.hooks import Hooks
+from autofast.facts.makers import Makers, Place
 from autofast.facts.model_mode import outputs_in_mode
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.holders import Holders, How
 from autofast.flow.memory import Memory, base_of
 from autofast.flow.positions import nodes_of
-from autofast.flow.program import Flow, definitions_of
+from autofast.flow.program import Flow
 from autofast.flow.scopes import owner, scope_of
-from autofast.model.contents import without_wrappers
+from autofast.flow.slices import put_into
+from autofast.model.calls import is_augmented
+from autofast.model.contents import elements, without_wrappers
 from autofast.model.script import Script
-from autofast.model.several import of_kind
+from autofast.model.several import of_kind, surely
 from autofast.model.source import Nodes, parent_of
-from autofast.model.syntax import MEMBERSHIP, SEQUENCES, is_attribute
-from autofast.model.values import Const, Dict, Num, Seq, Tensor, Values, all_of
+from autofast.model.syntax import SEQUENCES, is_attribute
+from autofast.model.values import Const, Dict, Num, Seq, Tensor, Values
 
 DEEP = 6  # calls and variables
 MAKES = ("builtins.list", "builtins.dict", "builtins.tuple", "collections.OrderedDict")
-# What a list or a dict does without giving itself away.
-OWN = tuple(
-    "append extend insert pop reverse sort update setdefault items keys values get".split()
-)
 
 
 def gives_its_own(script: Script, call: ast.Call) -> bool:
     """Whether nothing else holds a list or a dict that a call of a model gives."""
     if not _has_shared(outputs_in_mode(script, call)):
         return True
-    return _is_made_by(script, call, DEEP)
+    model = script.called(call)
+    code = [c for t in model for m in without_wrappers(t) for c in code_of(m)]
+    results = [r for c in code for r in script.analysis(CallGraph).results(c.function)]
+
+    def counts(expr: ast.expr) -> bool:
+        return not (script.must_be(expr, Tensor, Const, Num) or script.called(expr) & model)
+
+    def are_own(exprs: list[ast.expr], deeper: int) -> bool:
+        """Whether they give containers that are made for them, of tensors or of such."""
+        places: list[Place] = [(e, ()) for e in exprs if counts(e)]
+        makers = script.analysis(Makers).sources([*places]) if deeper else []
+        return not places or surely(is_own(m, deeper - 1) for m in makers)
+
+    def is_own(made: ast.expr, deeper: int) -> bool:
+        match made:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
+                pass
+            case ast.ListComp(elt=part) | ast.DictComp(value=part):
+                parts = [part]
+            case ast.Call(args=parts) if script.library_function(made) in MAKES:
+                pass
+            case _:
+                return False
+        holders = script.analysis(Holders)
+        uses = holders.mentions(made, counts)
+        put = [p for u in uses for p in put_into(u) if not _adds_plain(script, u, p)]
+        return not holders.beyond(made, counts) and are_own([*parts, *put], deeper)
+
+    return are_own(results, DEEP)
 
 
 def change_elsewhere(script: Script, call: ast.Call) -> ast.expr | None:
@@ -93,63 +120,8 @@ def _has_shared(found: Values, deeper: int = 4) -> bool:
     return bool(deeper) and any(_has_shared(frozenset(i), deeper - 1) for i in inside)
 
 
-def _is_made_by(script: Script, call: ast.Call, deeper: int) -> bool:
-    """Whether the functions of the project behind a call make what they give."""
-    code = [c for t in script.called(call) for m in without_wrappers(t) for c in code_of(m)]
-    results = [r for c in code for r in script.analysis(CallGraph).results(c.function)]
-    return bool(results) and all(_is_own(script, r, deeper - 1) for r in results)
-
-
-def _is_own(script: Script, expr: ast.expr, deeper: int) -> bool:
-    """Whether an expression gives containers that it has made, of tensors or of such."""
-    if not deeper:
-        return False
-    if (found := script.values(expr)) and all_of(found, Tensor, Const, Num):
-        return True
-    match expr:
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            return all(_is_own(script, p, deeper) for p in parts)
-        case ast.Dict(values=parts):
-            return all(_is_own(script, p, deeper) for p in parts)
-        case ast.ListComp(elt=part) | ast.DictComp(value=part):
-            return _is_own(script, part, deeper)
-        case ast.IfExp(body=body, orelse=orelse):
-            return _is_own(script, body, deeper) and _is_own(script, orelse, deeper)
-        case ast.Call(args=args) if script.library_function(expr) in MAKES:
-            return all(_is_own(script, a, deeper - 1) for a in args)
-        case ast.Call():
-            return _is_made_by(script, expr, deeper)
-        case ast.Name():
-            return _is_kept_apart(script, expr, deeper)
-    return False
-
-
-def _is_kept_apart(script: Script, name: ast.Name, deeper: int) -> bool:
-    """Whether a variable holds what was made for it, and nothing but its own function has that."""
-    made = script.analysis(Flow).reaching(name)
-    values = [d.value for d in made]
-    if not values or not all(v is not None and _is_own(script, v, deeper - 1) for v in values):
-        return False
-    known = definitions_of(script, name)
-    nodes = of_kind((d.node for d in made), ast.Name)
-    return len(nodes) == len(values) and all(
-        _gives_nothing_away(use) for node in nodes for use in known.uses_of(node)
-    )
-
-
-def _gives_nothing_away(use: ast.Name) -> bool:
-    """``return out``, ``out["x"] = ...``, ``out.append(x)``, ``x in out``, ``for part in out``"""
-    match outer := parent_of(use):
-        case ast.Return():
-            return True
-        case ast.Subscript(value=value):
-            return value is use
-        case ast.Attribute():
-            return is_attribute(outer, *OWN) and isinstance(parent_of(outer), ast.Call)
-        case ast.Compare(left=left, ops=ops):
-            return left is not use and all_of(ops, *MEMBERSHIP)
-        case ast.Call(func=ast.Name(id="len" | "zip" | "enumerate" | "sum" | "reversed")):
-            return True
-        case ast.For(iter=iterated) | ast.comprehension(iter=iterated):
-            return iterated is use
-    return isinstance(outer, SEQUENCES) and isinstance(parent_of(outer), ast.Return)
+def _adds_plain(script: Script, use: ast.expr, part: ast.expr) -> bool:
+    """``out.update(more)``, ``out += more`` of tensors alone."""
+    spread = is_attribute(parent_of(use), "update", "extend") or is_augmented(use)
+    inside = frozenset(e for t in script.values(part) for e in elements(t))
+    return spread and not _has_shared(inside)

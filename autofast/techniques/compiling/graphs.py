@@ -19,67 +19,24 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.input_shapes import why_inputs_vary
 from autofast.facts.precision.code import Code
 from autofast.facts.switches import in_every_iteration
-from autofast.flow.callgraph import CallGraph
-from autofast.flow.holders import Holder, Holders, How
-from autofast.flow.loops import loop_of
-from autofast.flow.program import definitions_at, graph_of
-from autofast.flow.scopes import declared, scope_of, variables_of
+from autofast.flow.holders import FOLLOWED, Holder, Holders
+from autofast.flow.loops import Loop, loop_of
+from autofast.flow.program import definitions_of
 from autofast.model.calls import keyword_of
 from autofast.model.contents import without_wrappers
 from autofast.model.events import CallFrame, LoopFrame, Site, below, inside
-from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
 from autofast.model.roles import Evaluation, Model, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
-from autofast.model.source import at, function_of, is_same_function, parent_of, source_of, within
-from autofast.model.syntax import LOOPS
-from autofast.model.values import Method, Ref, Tensor, begins, const, of_kind
+from autofast.model.source import at, function_of, parent_of, source_of, within
+from autofast.model.syntax import LOOPS, is_attribute
+from autofast.model.values import Tensor, const, of_kind
 from autofast.write.spelling import torch_in
-
-
-def _outlives(script: Script, holder: Holder, loop: ast.AST) -> bool:
-    """Whether the tensor itself, not something computed from it, is put where it is still there in
-    the next turn of the loop.
-    """
-    match holder.how, holder.node:
-        case How.VARIABLE, ast.arg() as parameter:
-            return isinstance(loop, LOOPS) and scope_of(parameter) is function_of(loop)
-        case How.VARIABLE, ast.Name() as name:
-            in_turns = isinstance(parent_of(name), ast.comprehension)
-            return not in_turns and not _is_set_in_every_turn(script, name, loop)
-        case How.CONTAINER, ast.Name() as name:
-            return not definitions_at(script, name)  # else its definitions say it
-    return True
-
-
-def _is_set_in_every_turn(script: Script, target: ast.Name, loop: ast.AST) -> bool:
-    """A local variable of a function that the loop calls, or one that each turn of the loop sets
-    before it is used.
-    """
-    function = function_of(target)
-    if isinstance(function, ast.Module) or (
-        isinstance(loop, LOOPS) and function is function_of(loop)
-    ):
-        if not isinstance(loop, LOOPS) or not within(target, loop):
-            return False
-        return _is_set_before_each_use(script, target)
-    return target.id not in declared(function)
-
-
-def _is_set_before_each_use(script: Script, target: ast.Name) -> bool:
-    graph, table = graph_of(script, target), variables_of(target)
-    variable = table.of(target)
-    return variable is not None and all(
-        is_same_function(load, target) and graph.dominates(target, load)
-        for load in table.loads(variable)
-    )
-
 
 SINCE = (2, 6)  # torch.compiler.set_stance
 EAGER = '.compiler.set_stance("force_eager")'
 READS = wordset("item tolist cpu numpy")  # what may be put off to the end of an epoch
-KNOWN = ("torch.", "builtins.", "numpy.", "math.")
 
 
 @dataclass(frozen=True)
@@ -212,18 +169,26 @@ def _kept(script: Script, model: Model, step: Step) -> str:
     if _gives_its_loss(script, site):
         return "it gives the loss itself, or several things"
     loop = step.loop if isinstance(step.loop, LOOPS) else loop_of(call)
-    if loop is None or any(_outlives(script, h, loop) for h in script.analysis(Holders).ever(call)):
-        return f"what it gives on {at(call)} is kept beyond the step"
     holders = script.analysis(Holders)
-    for expr in holders.mentions(call):
-        whole = holders.whole(expr)
-        user = parent_of(whole)
-        match parent_of(user) if user is not None and hasattr(user, "arg") else user:
-            case ast.Attribute(attr=attr) if attr in READS:
-                return f"{at(whole)} is read as a whole"
-            case ast.Call() as other if other.func is not whole and not _is_known(script, other):
-                return f"{at(other)} may keep what it gives"
+    for holder in holders.ever(call):
+        if holder.how not in FOLLOWED:
+            return f"{at(holder.node)} may keep what it gives"
+        if loop is None or _outlives(script, holder, loop):
+            return f"what it gives on {at(call)} is kept beyond the step"
+    for whole in map(holders.whole, holders.mentions(call)):
+        if is_attribute(parent_of(whole), *READS):
+            return f"{at(whole)} is read as a whole"
     return ""
+
+
+def _outlives(script: Script, holder: Holder, loop: Loop) -> bool:
+    """Whether the tensor itself, not something computed from it, is put where it is still there in
+    the next turn of the loop.
+    """
+    home, flow = script.analysis(Holders).home(holder), definitions_of(script, loop)
+    if home is not function_of(loop) or not isinstance(holder.node, ast.Name):
+        return isinstance(home, ast.Module) or home is function_of(loop)
+    return holder.node.id in flow.live_before(loop.body[0]) | flow.live_after(loop)
 
 
 def _gives_its_loss(script: Script, forward: Site) -> bool:
@@ -234,21 +199,6 @@ def _gives_its_loss(script: Script, forward: Site) -> bool:
     given = script.values(forward.node)
     return not surely(
         isinstance(t, Tensor) and not t.loss and t.rank not in ("?", "0d") for t in given
-    )
-
-
-def _is_known(script: Script, call: ast.Call) -> bool:
-    """A call that keeps nothing of what it is given: of torch, or of the project, which is
-    followed.
-    """
-    if script.analysis(CallGraph).callees(call):
-        return True
-    found = script.called(call)
-    return surely(
-        (begins(t, Ref, KNOWN))
-        or (isinstance(t, Method) and isinstance(t.this, Tensor))
-        or (is_module(t) and getattr(t, "name", "").startswith("torch.nn."))
-        for t in found
     )
 
 

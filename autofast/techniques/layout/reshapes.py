@@ -43,7 +43,7 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
     found: list[Edit] = []
     for node, base in _reshapings(script, code, models):
         if place := written_through(script, node, base):
-            return f"{place} writes through a view, which would be a copy in this layout (or the reverse)"
+            return f"{place} may write through a view, which would be a copy in this layout (or the reverse)"
         if is_method(node, "view", "view_as"):
             found.append(
                 Rewrite(

@@ -13,20 +13,20 @@ from autofast.edit.edits import After, Edits, Rewrite
 from autofast.facts.invariants import ReadOnly
 from autofast.flow.build import is_try
 from autofast.flow.defuse import Definition
+from autofast.flow.holders import Holders
 from autofast.flow.loops import Loop, loops_around
-from autofast.flow.memory import Memory, views_around
-from autofast.flow.program import Flow, holder_of
-from autofast.flow.scopes import mentions
+from autofast.flow.memory import Memory
+from autofast.flow.program import Flow
 from autofast.model.calls import only_target
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import (
     ancestors,
+    any_within,
     function_of,
     source_of,
     statement_of,
-    within,
 )
 from autofast.model.values import Arg, Const, Num, is_on_device
 from autofast.techniques.transfers.factories import KEEPS, runs_often
@@ -78,27 +78,14 @@ def _set_with(script: Script, transfer: Transfer) -> ast.Name | None:
 def _is_alone(script: Script, made: ast.Name, sets: list[ast.Name], loop: Loop) -> bool:
     """Whether nothing else sets the tensor, or reads it while the loop runs."""
     value = getattr(statement_of(made), "value", None)
-    others = [n for n in mentions(holder_of(made), made.id) if n not in (made, *sets)]
+    if value is None or only_target(statement_of(made)) is not made:
+        return False
+    others = [n for n in script.analysis(Holders).mentions(value) if n not in (value, *sets)]
     return (
-        only_target(statement_of(made)) is made
-        and value is not None
-        and script.analysis(Memory).is_fresh(value)
+        script.analysis(Memory).is_fresh(value)
         and not any(map(is_try, ancestors(loop)))
-        and not within(made, loop)
+        and not any_within((made, *others), loop)
         and all(next(loops_around(n)) is loop for n in sets)
         and all(function_of(n) is function_of(made) for n in (*others, *sets))
-        and not any(_is_seen(n, loop) or ReadOnly(script).follow(n, None) for n in others)
+        and not any(ReadOnly(script).follow(n, None) for n in others)
     )
-
-
-def _is_seen(name: ast.Name, loop: Loop) -> bool:
-    """Whether the loop reads a tensor, under whatever name."""
-    stmt = statement_of(name)
-    if within(name, loop) or not isinstance(stmt, ast.Assign):
-        return within(name, loop)
-    if stmt.value is not views_around(name):
-        return False
-    other = only_target(stmt)
-    if not isinstance(other, ast.Name):
-        return True
-    return any(n is not other and _is_seen(n, loop) for n in mentions(holder_of(other), other.id))
