@@ -222,6 +222,13 @@ def test_rows_of_steps_are_copied_together(old: str, new: str, sets: str) -> Non
     assert before["losses"] == after["losses"] and before["seen"] == after["seen"]
 
 
+def test_rows_of_a_tensor_that_each_turn_makes() -> None:
+    made = "    rewards = torch.zeros(5, 2).to(device)\n    for step in"
+    found = apply("device-creation", text := ROLLOUT.replace("    for step in", made))
+    assert "rewards.copy_(host_rewards)" in rows(found)
+    assert run(text)["losses"] == run(found.text)["losses"]
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -231,7 +238,6 @@ def test_rows_of_steps_are_copied_together(old: str, new: str, sets: str) -> Non
         ("    total = torch.zeros", "    rewards -= rewards.mean()\n    total = torch.zeros"),
         ("    total = torch.zeros", "    rewards.clamp_(-1, 1)\n    total = torch.zeros"),
         ("    total = torch.zeros", "    seen.append(rewards)\n    total = torch.zeros"),
-        ("    for step in", "    rewards = torch.zeros(5, 2).to(device)\n    for step in"),
         (SET, "rewards[step] = torch.tensor(reward).to(device, torch.float64).view(-1)"),
         (SET, "rewards[step] = torch.tensor(reward).to(device).view(-1).sigmoid()"),
         (SET, "rewards[step] = action.mean(1)"),
