@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
+from math import prod
 
 from autofast.facts.cost.bounds import largest, range_of, whole_number
-from autofast.facts.cost.shapes import Shape
 from autofast.facts.input_shapes import CROPS
 from autofast.facts.transforms import MODULE, steps_of
 from autofast.model.contents import attributes
@@ -46,6 +47,22 @@ FOLDERS = wordset("ImageFolder ImageNet Places365 CelebA LSUN")
 # Transforms that leave the size of an image as it is.
 SAME_SIZE = wordset("""ToTensor PILToTensor ToImage ToDtype ConvertImageDtype Normalize RandomHorizontalFlip RandomVerticalFlip RandomRotation
     RandomAffine ColorJitter RandomErasing AutoAugment RandAugment TrivialAugmentWide Grayscale RandomGrayscale GaussianBlur""")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of an item: its channels or features (None: not known), and its other dimensions."""
+
+    channels: int | None
+    dims: tuple[int, ...] = ()
+
+    @property
+    def positions(self) -> int:
+        return prod(self.dims)
+
+    @property
+    def elements(self) -> int | None:
+        return None if self.channels is None else self.channels * self.positions
 
 
 def batch_size(loader: Loader) -> int | None:

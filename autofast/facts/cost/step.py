@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import ast
-from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine
-from autofast.facts.cost.inputs import batch_size, item_shape
+from autofast.facts.cost.inputs import batch_size
 from autofast.facts.cost.machine import Machine, seconds
 from autofast.facts.cost.matmul_layers import PRODUCTS, dense_sizes
-from autofast.facts.cost.network import Network
+from autofast.facts.cost.meta.tensor import TRAINED
+from autofast.facts.cost.passes import Passes
 from autofast.facts.cost.run_counts import Often
-from autofast.facts.cost.shapes import TRAINED, Shape, Unsized, Work
+from autofast.facts.cost.work import Unsized
 from autofast.flow.frequency import Frequency, frequency, is_rare
-from autofast.flow.program import Flow, graph_of
-from autofast.model.calls import is_method, keyword_of, literal_of, spread_out
+from autofast.flow.program import graph_of
+from autofast.model.contents import without_wrappers
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
-    LoopFrame,
     Occurrence,
     Site,
     Stack,
     below,
     inside,
     loops,
+    way_of,
 )
+from autofast.model.kinds import ways_made
 from autofast.model.names import last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
-from autofast.model.several import all_known, any_in, not_none, one, wordset
+from autofast.model.several import all_known, any_in, grouped, wordset
 from autofast.model.source import Nodes, at, statement_of
 from autofast.model.syntax import LOOPS
 from autofast.model.values import Ext, Tensor, Thing, of_kind
@@ -49,8 +49,6 @@ HEAVY = wordset("""matmul mm bmm einsum baddbmm addmm cdist tensordot linear bil
     scaled_dot_product_attention multi_head_attention_forward grid_sample fft svd cholesky solve""")
 MULTIPLY = HEAVY | {"forward", "call_object"}
 Product = tuple[ast.AST, str, Thing | None, Stack]  # a place, its operation, its layer, the way
-Sized = tuple[Shape, int]  # of an item, and how many there are
-DEEP = 8
 UPDATE = 5  # kernels of an optimizer's step over all its parameters, in groups
 
 
@@ -67,7 +65,8 @@ class Estimate:
         data: seconds until a batch is made; ``apart``: by the process that trains, which does
             nothing else meanwhile; else by workers, beside the step.
         at_most: seconds on the device, at the most.
-        why: why the work on the device is not known; empty where it is.
+        why: what of the work on the device is not known, so that its times are those of a usual
+            batch; empty where it is.
     """
 
     kernels: int
@@ -84,10 +83,14 @@ class Estimate:
     why: str = ""
 
     @classmethod
-    def unknown(cls, why: str, kernels: int) -> Estimate:
-        """A step of which the host's time is known, at the least."""
+    def unknown(cls, why: str) -> Estimate:
+        """A step of which nothing is known."""
+        return cls(0, machine.GPU.step, 0.0, 0.0, 0.0, 0, 0, why=why)
+
+    def with_kernels(self, kernels: int) -> Estimate:
+        """The same, where at least so many kernels are launched."""
         host = kernels * machine.GPU.launch + machine.GPU.step
-        return cls(kernels, host, 0.0, 0.0, 0.0, 0, 0, why=why)
+        return replace(self, kernels=kernels, host=host) if kernels > self.kernels else self
 
     @property
     def device(self) -> float:
@@ -143,20 +146,19 @@ class Cost(Often):
 
     def __init__(self, script: Script):
         super().__init__(script)
-        self._estimates: dict[Machine, Estimate | str] = {}
-        self._given: dict[int, Sized] = {}  # by the network, in the step that is looked at
+        self._estimates: dict[Machine, Estimate] = {}
 
-    def estimate(self, target: str = "cuda") -> Estimate | str:
-        """The step that costs most on the device; why it is not known where one is not."""
+    def estimate(self, target: str = "cuda") -> Estimate:
+        """The step that costs most on the device."""
         return self._estimate(machine.CPU if target == "cpu" else machine.GPU, ROWS)
 
-    def least(self) -> Estimate | str:
+    def least(self) -> Estimate:
         """The same on a CPU, with arithmetic too short rather than too long."""
         return self._estimate(machine.FAST_CPU, 1)
 
-    def _estimate(self, on: Machine, rows: int) -> Estimate | str:
+    def _estimate(self, on: Machine, rows: int) -> Estimate:
         if on not in self._estimates:
-            self._estimates[on] = self._computes() or self._longest(on, rows)
+            self._estimates[on] = self._longest(on, rows)
         return self._estimates[on]
 
     def most(self, rows: int, batch: int) -> float | None:
@@ -184,42 +186,61 @@ class Cost(Often):
         memory = 4 * machine.PASSES * (numbers + pairs / HEAD) / on.memory
         return rows * (2 * TRAINED * (flop + pairs) / on.products + memory)
 
-    def _longest(self, on: Machine, rows: int) -> Estimate | str:
-        found: list[Estimate] = []
+    def _longest(self, on: Machine, rows: int) -> Estimate:
         if not self.script.steps:
-            return "the training loop is not in the script"
+            return Estimate.unknown("the training loop is not in the script")
+        found: list[Estimate] = []
         for step in self.training:
             try:
                 found.append(self._step(step, on, rows))
             except Unsized as why:
-                return str(why)
-        return max(found, key=lambda e: e.device / e.host)
+                found.append(Estimate.unknown(str(why)))
+        longest = max(found, key=lambda e: e.device / e.host)
+        reason = next((e.why for e in found if e.why), "")
+        return replace(longest, why=longest.why or reason)
 
     def _step(self, step: Step, on: Machine, rows: int) -> Estimate:
-        total = Work()
-        self._given.clear()
-        passes = [(s, o) for s, o in _passes(step) if self._is_in(s.node, step)]
-        if not passes:
+        found = [(s, o) for s, o in _passes(step) if self._is_in(s.node, step)]
+        found = [(s, o) for s, o in found if inside(o.stack, step.loop)] or found
+        found = [(s, o) for s, o in found if not not_by_default(self.script, [o.stack])] or found
+        if not found:
             raise Unsized("what runs in a step is not known")
-        if len({id(s) for s, _ in passes}) > 1 and any(
-            isinstance(f, LoopFrame) for _, o in passes for f in below(o.stack, step.loop)
-        ):
-            raise Unsized("how often a loop in the step turns is not known")
-        for site, occurrence in passes:
-            assert occurrence.this is not None
-            work, batch = self._pass(occurrence.this, site.node, occurrence, rows)
-            total.add(work, batch)
-        kernels = total.kernels + UPDATE * max(1, len(step.updates)) + 2 * len(step.losses)
+        places = [*grouped(((s.node, way_of(o.stack)), o) for s, o in found).values()]
+        places = [self._usual(several) for several in places]
+        counted = [[self.counted(f) for f in loops(below(p[0].stack, step.loop))] for p in places]
+        times = [prod(n or 1 for n in each) for each in counted]
+        whole = [*zip(places, times, strict=True)]
+        work, why = Passes(self.script, whole, self._batch([o for _, o in found]), rows).work()
+        if not why and any(None in each for each in counted):
+            why = "how often a loop in the step turns is not known"
+        kernels = int(work.kernels) + UPDATE * max(1, len(step.updates)) + 2 * len(step.losses)
         return Estimate(
             kernels,
             kernels * on.launch + on.step,
-            total.convolutions / on.convolutions,
-            total.products / on.products,
-            total.activations * 4 * machine.PASSES / on.memory,
-            total.parameters,
-            total.tensors,
+            work.convolutions / on.convolutions,
+            work.products / on.products,
+            work.activations * 4 * machine.PASSES / on.memory,
+            work.parameters,
+            work.tensors,
             on.overlaps,
+            why=why or self._computes(),
         )
+
+    def _usual(self, several: list[Occurrence]) -> list[Occurrence]:
+        """Those by networks that are made while options have their defaults, if there are such."""
+        if len(several) < 2:
+            return several
+        usual = [o for o in several if not self._is_on_request(o.this)] or several
+        return [*{tuple(map(id, without_wrappers(o.this))): o for o in usual}.values()]
+
+    def _is_on_request(self, thing: Thing | None) -> bool:
+        made = ways_made(thing) if thing is not None else ()
+        return bool(made and not_by_default(self.script, [made]))
+
+    def _batch(self, passes: list[Occurrence]) -> int:
+        """How many items a batch has; 0 where that is not known."""
+        found = self._loaders([x for o in passes for x in _inputs(o)])
+        return max(all_known({batch_size(x) for x in found}), default=0) or self.named
 
     def _is_in(self, node: ast.AST, step: Step) -> bool:
         """Whether a place runs as the update does: not a test every 50 steps; not what acts in
@@ -271,71 +292,6 @@ class Cost(Often):
         datasets = [d for x in self.script.loaders for d in x.datasets if not d.on_device]
         return {d.getitem for d in datasets if d.getitem is not None}
 
-    # ------------------------------------------------------------------------ passes through models
-    def _pass(
-        self, thing: Thing, call: ast.AST, occurrence: Occurrence, rows: int
-    ) -> tuple[Work, int]:
-        """What a pass costs for each item of a batch, and how many there are; ``rows`` of an item
-        whose shape is not known.
-        """
-        found = self._loaders(_inputs(occurrence))
-        sizes = {batch_size(x) for x in found}
-        shapes = {item_shape(self.script, d) for x in found for d in x.datasets}
-        batch = max(all_known(sizes), default=0)
-        batch = batch or self.named
-        tried: list[Shape] = not_none(shapes) if batch and len(shapes) == 1 else []
-        if not found and (made := self._of_others(call)) is not None:
-            tried, batch = [made[0]], made[1]
-        for shape in (*tried, Shape(None, (rows if batch else 1,))):
-            with suppress(Unsized):  # what comes to it may have another shape than a loader gives
-                return self._through(thing, shape, batch or BATCH)
-        square = Shape(None, self._square(thing)) if batch else Shape(None)
-        return self._through(thing, square, batch)
-
-    def _of_others(self, call: ast.AST) -> Sized | None:
-        """What comes to a network of those that the step has come through before, and how many
-        items; None where that is not known.
-        """
-        given = call.args if isinstance(call, ast.Call) and not call.keywords else []
-        return self._sized(given[0]) if len(given) == 1 else None
-
-    def _sized(self, expr: ast.expr, depth: int = 0) -> Sized | None:
-        """``torch.cat((net(a), net(b)), 0).detach()`` has the items of two batches."""
-        value = self.script.analysis(Flow).value(expr) or expr
-        if is_method(value, "detach", "clone", "contiguous") and depth < DEEP:
-            return self._sized(value.func.value, depth + 1)
-        if self.script.is_call(value, "torch.cat") and depth < DEEP:
-            along = keyword_of(value, "dim") or next(iter(value.args[1:]), None)
-            parts = spread_out(value.args[:1]) if literal_of(along) in (0, None) else []
-            known = [self._sized(part, depth + 1) for part in parts]
-            shapes = {sized[0] if sized else None for sized in known}
-            shape = one(shapes)
-            return (shape, sum(n for _, n in not_none(known))) if shape is not None else None
-        called = one(self.script.called(value))
-        return None if called is None else self._given.get(id(called))
-
-    def _through(self, thing: Thing, shape: Shape, batch: int = 1) -> tuple[Work, int]:
-        network = Network(self.script)
-        self._given[id(thing)] = network.run(thing, shape), batch
-        return network.work, batch
-
-    def _square(self, thing: Thing) -> tuple[int, int]:
-        """The largest images that fit a network which has a dense layer behind its convolutions."""
-
-        def over(side: int) -> int:
-            try:
-                self._through(thing, Shape(None, (side, side)))
-            except Unsized as why:
-                if not why.over:
-                    raise
-                return why.over
-            return 0
-
-        fits = bisect_right(range(LARGEST + 1), 0, lo=1, key=over) - 1
-        if fits in (0, LARGEST) or over(fits):
-            raise Unsized("the size of its images is not known")
-        return fits, fits
-
     def _loaders(self, inputs: list[Tensor]) -> list[Loader]:
         things = {t for tensor in inputs for t in tensor.batch}
         return [x for x in self.script.loaders if any_in(x.things, things)]
@@ -360,16 +316,18 @@ def _multiplying(script: Script, loop: ast.AST) -> list[Product]:
 
 def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
     """Each model at each place where every step calls it: not for samples now and then."""
-    seen: set[tuple[int, int]] = set()
+    seen: set[tuple[object, ...]] = set()
     updated = {
         f.way for u in step.updates for o in u.site for f in o.stack if isinstance(f, BranchFrame)
     }
     for site in step.forwards:
         for occurrence in site:
-            key = id(site), id(occurrence.this)
+            here = below(occurrence.stack, step.loop)
+            turns = tuple(f.turn for f in loops(here) if f.unrolled)
+            key = id(site), id(occurrence.this), turns
             rare = any(
                 isinstance(f, BranchFrame) and is_rare(f) and f.way not in updated
-                for f in below(occurrence.stack, step.loop)
+                for f in here
             )
             if occurrence.this is not None and key not in seen and not rare:
                 seen.add(key)

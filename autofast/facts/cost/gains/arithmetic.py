@@ -145,8 +145,7 @@ def _has_few_channels(script: Script) -> bool:
 
 def _is_thin(script: Script) -> bool:
     """Whether all that is trained convolves to few channels, and its images are of unknown size."""
-    known = not isinstance(script.analysis(Cost).estimate(), str)
-    return not known and _channels(script) <= NARROW_FP32
+    return bool(script.analysis(Cost).estimate().why) and _channels(script) <= NARROW_FP32
 
 
 def _channels(script: Script) -> float:
@@ -269,8 +268,7 @@ def _of_arithmetic(
         return seen
     step = step_of(script, options, beside)
     if casts and options.target == "cpu":
-        least = script.analysis(Cost).least()
-        step = Estimate.unknown(least, 0) if isinstance(least, str) else least
+        step = script.analysis(Cost).least()
     if step.waits:
         return Gain(0.0, step.words)
     if step.why:

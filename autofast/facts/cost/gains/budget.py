@@ -34,11 +34,10 @@ def step_of(script: Script, options: Options, beside: Sequence[Finding]) -> Esti
     """
     cost = script.analysis(Cost)
     step = cost.estimate(options.target)
-    if isinstance(step, str):
-        step = Estimate.unknown(step, script.analysis(Cells).kernels)
     if options.target == "cpu":
         return step
     if step.why:
+        step = step.with_kernels(script.analysis(Cells).kernels)
         step = replace(step, host=step.host + machine.ROUND * waited(script, beside))
     trained = [x for x in script.loaders if "training" in cost.purposes(x)]
     supplies = [_supply(script, x, beside) for x in trained]

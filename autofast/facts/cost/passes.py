@@ -1,0 +1,218 @@
+"""The passes of a training step through its networks, one after the other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from autofast.facts.cost.bounds import largest
+from autofast.facts.cost.inputs import batch_size, item_shape
+from autofast.facts.cost.meta import functions
+from autofast.facts.cost.meta.networks import Networks
+from autofast.facts.cost.meta.tensor import SIDE, UNKNOWN, Guess, Ledger, Meta
+from autofast.facts.cost.work import Unsized, Work
+from autofast.flow.program import Flow
+from autofast.model.calls import receiver_of
+from autofast.model.events import Occurrence
+from autofast.model.kinds import is_module
+from autofast.model.names import last_part
+from autofast.model.script import Script
+from autofast.model.several import of_kind, one
+from autofast.model.values import Given, Method, Ref, Tensor
+
+DEEP = 12  # expressions that one is followed through
+RGB = 3  # channels of images of which no more is known
+LENGTH = 64  # of a text or another sequence, as is usual
+LENGTHS = re.compile(r"(?:max_?)?(?:seq(?:uence)?_?|context_?|src_?|text_?)?len(?:gth)?|block_size|bptt|context_(?:size|window)")
+USUAL = (64, 128, 256, 512)  # sides of images
+LARGEST = 512  # side of images that a network is tried with
+# By one of several networks, of which one is chosen, and how often a step makes it.
+Pass = tuple[list[Occurrence], int]
+
+
+def named_length(script: Script) -> int:
+    """``script.analysis(named_length)``: the largest number that a script calls the length of a
+    text; what is usual where it has none.
+    """
+    found = [n for kind in (ast.Name, ast.Attribute) for n in script.each(kind)]
+    named = [n for n in found if LENGTHS.fullmatch(getattr(n, "id", "") or getattr(n, "attr", ""))]
+    return max((largest(script.values(n)) or 0 for n in named), default=0) or LENGTH
+
+
+class Passes:
+    """Runs the passes of a step."""
+
+    def __init__(self, script: Script, passes: list[Pass], batch: int, rows: int):
+        self.script, self.passes, self.batch = script, passes, batch
+        self.guess = Guess(batch, rows, length=script.analysis(named_length))
+        self.networks = Networks(script, Ledger(self.guess))
+        self._gave: dict[int, Any] = {}  # by the network: what it gave last
+
+    def work(self) -> tuple[Work, str]:
+        """What they cost, and what of that was taken for granted; raises :class:`Unsized` where
+        nothing is known.
+        """
+        side = self._known_side()
+        if side is not None:
+            self.guess = replace(self.guess, side=side, sure=True)
+        found = self._tried(follows=True)
+        if isinstance(found, Unsized):  # what comes to it may have another shape
+            found = self._tried(follows=False)
+        if isinstance(found, Unsized):
+            raise found
+        return found.work, found.guessed
+
+    def _tried(self, follows: bool) -> Ledger | Unsized:
+        """All of them, with images of the largest side that fits."""
+        try:
+            first = self._run(self.guess, follows)
+        except Unsized as why:
+            if not why.over or self.guess.sure:
+                return why
+            first = None
+        if first is not None and first.guessed != SIDE:
+            return first
+        found = self._fitting(lambda side: self._run(replace(self.guess, side=side), follows))
+        return found or first or Unsized(SIDE)
+
+    def _fitting(self, run: Callable[[int], Ledger]) -> Ledger | None:
+        """With the largest side that fits what is behind the convolutions; where any side fits,
+        with a usual one that is large enough; None where none is known to.
+        """
+        low, high, best = 1, LARGEST, None
+        while low <= high:
+            middle = high if best is None and high == LARGEST else (low + high) // 2
+            try:
+                best, low = run(middle), middle + 1
+            except Unsized as why:
+                if not why.over:
+                    return None
+                low, high = (low, middle - 1) if why.over > 0 else (middle + 1, high)
+            else:
+                if middle == LARGEST:
+                    return self._usual(run)
+        if best is not None and best.guessed == SIDE:
+            best.guessed = ""  # it follows from the network
+        return best
+
+    def _usual(self, run: Callable[[int], Ledger]) -> Ledger | None:
+        for side in USUAL:
+            with suppress(Unsized):
+                return run(side)
+        return None
+
+    def _run(self, guess: Guess, follows: bool) -> Ledger:
+        """The passes with what is known; those that cannot be run are left out, unless all are."""
+        ledger, failed = Ledger(guess), list[Unsized]()
+        self.networks.restart(ledger)
+        self._gave.clear()
+        total = Work()
+        for several, times in self.passes:
+            done = [self._alone(o, ledger, follows) for o in several]
+            failed += of_kind(done, Unsized)
+            if works := of_kind(done, Work):
+                if len(several) > 1:
+                    ledger.unsure("which network is trained is not known")
+                total.add(max(works, key=lambda w: w.convolutions + w.products), times)
+        if not total.kernels:
+            raise failed[0] if failed else Unsized("its layers are not known")
+        ledger.work = replace(total, parameters=ledger.parameters, tensors=ledger.tensors)
+        return ledger
+
+    def _alone(self, occurrence: Occurrence, ledger: Ledger, follows: bool) -> Work | Unsized:
+        """What one pass costs, or why that is not known."""
+        ledger.work, ledger.grad = Work(), occurrence.grad != "off"
+        try:
+            self._pass(occurrence, follows)
+        except Unsized as why:
+            if why.over:
+                raise
+            ledger.unsure(str(why))
+            return why
+        return ledger.work
+
+    def _pass(self, occurrence: Occurrence, follows: bool) -> None:
+        thing, given = occurrence.this, occurrence.args
+        assert thing is not None
+        args = [self._given(g, follows) for g in given.positional]
+        named = {n: self._given(g, follows) for n, g in given.named.items()}
+        ledger = self.networks.ledger
+        ledger.taken = None
+        try:
+            self._gave[id(thing)] = self.networks.run(thing, args, named)
+        except Unsized:
+            if ledger.taken is None or args[:1] != [UNKNOWN]:
+                raise
+        if ledger.taken is None or args[:1] != [UNKNOWN]:
+            return
+        # With a batch as its first layer takes it, which others may be given as well.
+        ledger.work = Work()
+        self._gave[id(thing)] = self.networks.run(thing, [ledger.taken, *args[1:]], named)
+
+    # ------------------------------------------------------------------------- what they are given
+    def _given(self, given: Given, follows: bool) -> Any:
+        known = self.networks.given(given)
+        if known is not UNKNOWN or given.expr is None:
+            return known
+        return self._followed(given.expr) if follows else UNKNOWN
+
+    def _followed(self, expr: ast.expr, depth: int = 0) -> Any:
+        """What an expression of the step gives: what a network gave before, a batch of a loader,
+        and what torch makes of these.
+        """
+        if isinstance(expr, (ast.Tuple, ast.List)):
+            return [self._followed(e, depth + 1) for e in expr.elts]
+        known = self.networks.given(Given(self.script.values(expr), expr))
+        if known is not UNKNOWN or depth > DEEP:
+            return known
+        made = self.script.analysis(Flow).value(expr) if isinstance(expr, ast.Name) else expr
+        if isinstance(made, ast.Call):
+            found = self._called(made, depth + 1)
+            if found is not UNKNOWN:
+                return found
+        return self._of_loader(expr)
+
+    def _called(self, call: ast.Call, depth: int) -> Any:
+        callee = one(self.script.called(call))
+        if callee is not None and is_module(callee):
+            return self._gave.get(id(callee), UNKNOWN)
+        if not isinstance(callee, (Ref, Method)):
+            return UNKNOWN
+        given = [self._followed(a, depth) for a in call.args]
+        receiver = receiver_of(call) if isinstance(callee, Method) else None
+        if receiver is not None:
+            given.insert(0, self._followed(receiver, depth))
+        named = {k.arg: self._followed(k.value, depth) for k in call.keywords if k.arg}
+        if isinstance(callee, Ref) and not callee.name.startswith("torch."):
+            return UNKNOWN
+        name = last_part(callee.name)
+        if name in functions.MAKE and len(given) > 1 and given[0] is UNKNOWN:
+            given[0] = self.guess.items  # torch.randn(images.size(0), 100, 1, 1)
+        try:
+            return functions.operate(Ledger(self.guess), name, given, named)
+        except (Unsized, TypeError, ValueError):
+            return UNKNOWN
+
+    def _of_loader(self, expr: ast.expr) -> Any:
+        """A batch of images or rows as a loader gives it."""
+        for tensor in of_kind(self.script.values(expr), Tensor):
+            for loader in self.script.loaders:
+                if tensor.batch.isdisjoint(loader.things) or tensor.models:
+                    continue
+                shape = one({item_shape(self.script, d) for d in loader.datasets})
+                size = batch_size(loader) or self.batch
+                if shape is None or not size or tensor.dtype == "int":
+                    return UNKNOWN
+                return Meta((size, shape.channels or RGB, *shape.dims))
+        return UNKNOWN
+
+    def _known_side(self) -> int | None:
+        """The side of the images of the loaders that the step is given."""
+        things = {t for several, _ in self.passes for o in several for x in of_kind(o.data.get("inputs", ()), Tensor) for t in x.batch}
+        found = [x for x in self.script.loaders if not things.isdisjoint(x.things)]
+        shape = one({item_shape(self.script, d) for x in found for d in x.datasets})
+        return shape.dims[0] if shape is not None and shape.dims else None
