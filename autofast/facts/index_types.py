@@ -8,19 +8,24 @@ from autofast.facts.batch.alignment import Alignment
 from autofast.facts.makers import ANY, Makers, Place, each_place
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow
-from autofast.model.calls import first_argument, is_method, keyword_of
+from autofast.model.calls import first_argument, is_method, items_of, keyword_of, variable_name
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import one, surely, wordset
 from autofast.model.source import ByNode, function_of
-from autofast.model.syntax import Def, is_attribute
+from autofast.model.syntax import Def, is_text
 from autofast.model.tensors import tensors_in
+from autofast.model.values import Tensor
 
 MADE = wordset("arange randint randperm LongTensor full zeros ones", "torch.")
+Moved = ByNode[ast.expr | None]  # copies, and what they are of
+NEW = wordset("new_tensor new_zeros new_ones new_full")
+TAKEN = wordset("torch.index_select torch.gather torch.flip torch.roll")
 JOINED = wordset("torch.cat torch.stack")
 LONG = (".long", ".int64")
 BYTES = wordset("uint8 ubyte byte ByteTensor")
 SAME = wordset(
-    "cpu cuda detach contiguous clone view reshape flatten squeeze unsqueeze permute transpose t"
+    "cpu cuda detach contiguous clone view reshape flatten squeeze unsqueeze permute transpose t "
+    "expand repeat index_select gather flip"
 )
 
 
@@ -32,12 +37,10 @@ def are_long(script: Script, labels: ast.expr) -> bool:
         script.analysis(Flow), script.analysis(CallGraph), script.analysis(Alignment),
         script.analysis(Makers),
     )  # fmt: skip
-    moved: ByNode[ast.expr | None] = {t.node: t.operand for t in script.transfers if t.only_moves}
+    moved: Moved = {t.node: t.operand for t in script.transfers if t.only_moves}
     todo: list[Place] = [(labels, ())]
     for part, way in each_place(todo):
-        inner = moved.get(part)
-        if inner is None and (is_method(part, *SAME) or is_attribute(part, "data")):
-            inner = part.func.value if isinstance(part, ast.Call) else part.value
+        inner = moved.get(part) or _source(script, part, moved)
         if inner is not None:
             todo.append((inner, way))
         elif way or not (
@@ -57,6 +60,37 @@ def are_long(script: Script, labels: ast.expr) -> bool:
     return True
 
 
+def _moved(script: Script, call: ast.Call, moved: Moved) -> ast.expr | None:
+    """What a function of the project is given that gives it back, perhaps on another device."""
+    graph, flow = script.analysis(CallGraph), script.analysis(Flow)
+    callee = one(graph.callees(call))
+    if callee is None or graph.may_run_others(call):
+        return None
+    results = [moved.get(r) or r for r in graph.results(callee.function)]
+    name = one({variable_name(r) for r in results}, "")
+    made = (d for r in results for d in flow.reaching(r))
+    kept = all(
+        d.is_parameter or (d.value in moved and variable_name(moved[d.value]) == name) for d in made
+    )
+    return graph.argument(call, callee, name) if name and kept else None
+
+
+def _source(script: Script, part: ast.expr, moved: Moved) -> ast.expr | None:
+    """What a tensor has its integers from, as they are."""
+    match part:
+        case ast.Attribute(value=inner, attr="data"):
+            return inner
+        case ast.Call(args=[inner, *_]) if script.is_call(part, *TAKEN):
+            return inner
+        case ast.Call() if is_method(part, *SAME):
+            return part.func.value
+        case ast.Call():
+            return _moved(script, part, moved)
+        case ast.Subscript(value=inner, slice=index) if script.must_be(inner, Tensor):
+            return inner if not any(is_text(p) for p in items_of(index)) else None
+    return None
+
+
 def _is_followed(graph: CallGraph, function: Def | ast.Lambda | ast.Module) -> bool:
     """Whether all calls are known: of a ``forward``, those of its module."""
     if isinstance(function, ast.Module):
@@ -73,9 +107,10 @@ def _names_bytes(script: Script) -> bool:
 
 
 def _is_made(script: Script, call: ast.expr) -> bool:
-    return (
-        isinstance(call, ast.Call)
-        and script.library_function(call) in MADE
-        and ((dtype := keyword_of(call, "dtype")) is None or ast.unparse(dtype).endswith(LONG))
-        and surely(t.dtype == "int" for t in tensors_in(script.values(call)))
-    )
+    if not isinstance(call, ast.Call):
+        return False
+    dtype, name = keyword_of(call, "dtype"), script.library_function(call)
+    told = dtype is not None and ast.unparse(dtype).endswith(LONG)
+    made = name in MADE and (told or dtype is None)
+    new = told and (name == "torch.tensor" or (not name and is_method(call, *NEW)))
+    return (made or new) and surely(t.dtype == "int" for t in tensors_in(script.values(call)))

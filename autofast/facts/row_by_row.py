@@ -41,7 +41,7 @@ PIECES = wordset("split chunk tensor_split parameters named_parameters")
 TRAINING = wordset("backward step zero_grad")
 
 
-def row_by_row(script: Script, written: list[ast.For]) -> list[Turning]:
+def row_by_row(script: Script, written: list[Turning]) -> list[Turning]:
     """The outermost loops that do so again and again, in steps or once an epoch, but for those
     that are written otherwise.
     """

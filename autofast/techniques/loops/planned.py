@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from autofast.edit.edits import Edits, Remove, Replace
 from autofast.facts.element_reads import runs_here
 from autofast.facts.switches import frequent_nodes
+from autofast.facts.turns import Turning
 from autofast.model.script import Script
-from autofast.model.several import of_kind
+from autofast.model.several import any_of, of_kind
 from autofast.model.source import within_any
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loops.counts import count_edits
+from autofast.techniques.loops.gathers import gather_edits
 from autofast.techniques.loops.groups import group_edits
 from autofast.techniques.loops.masks import mask_edits
 from autofast.techniques.loops.numbers import number_edits
@@ -22,7 +25,7 @@ from autofast.techniques.loops.recurrent import recurrent_edits
 from autofast.techniques.loops.rows import Planned, Rows
 from autofast.techniques.loops.spans import span_edits
 
-Planner = Callable[[Script, ast.For, bool], Planned]
+Planner = Callable[[Script, Any, bool], Planned]
 
 
 def of_rows(edits_of: Callable[[Script, Rows], Planned]) -> Planner:
@@ -51,6 +54,10 @@ KINDS = (
         lambda script, loop, half: recurrent_edits(script, loop),
         "applies layers in each turn that need not wait for the turn before",
     ),
+    (
+        lambda script, loop, half: gather_edits(script, loop),
+        "picks out of one row of a tensor after the other, each with kernels of its own",
+    ),
 )
 
 
@@ -58,7 +65,7 @@ KINDS = (
 class Batched:
     """A loop over rows: what is written in its place, or why it stays."""
 
-    loop: ast.For
+    loop: Turning
     message: str
     edits: Edits = ()
     refusal: str = ""
@@ -73,10 +80,12 @@ class Batched:
 def batched(script: Script, half: bool = False) -> list[Batched]:
     """The loops that run in every step, each of whose turns does the same to a row."""
     found: list[Batched] = []
-    for loop in of_kind({n: n for _, n in frequent_nodes(script, ast.For)}.values(), ast.For):
+    often = dict.fromkeys(n for _, n in frequent_nodes(script, (ast.For, ast.ListComp)))
+    loops: list[Turning] = [*of_kind(often, ast.For), *of_kind(often, ast.ListComp)]
+    for loop in loops:
         if not runs_here(loop) or within_any(loop, [f.loop for f in found if f.edits]):
             continue
-        for edits_of, message in KINDS:
+        for edits_of, message in KINDS if any_of([loop], ast.For) else KINDS[-1:]:
             try:
                 edits, effect = edits_of(script, loop, half)
                 found.append(Batched(loop, message, edits, effect=effect))
