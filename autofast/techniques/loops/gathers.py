@@ -18,7 +18,7 @@ from autofast.facts.index_types import are_long
 from autofast.facts.turns import Turning
 from autofast.flow.changes import may_change
 from autofast.flow.memory import Memory
-from autofast.flow.program import Flow
+from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import (
     is_method,
     is_path,
@@ -56,11 +56,10 @@ def gather_edits(script: Script, loop: Turning) -> Planned:
     turns = _Turns(script, loop)
     match loop:
         case ast.ListComp(elt=elt, generators=[ast.comprehension(ifs=[], is_async=0) as head]):
-            call = parent_of(loop)
-            inlined, gone = _inlined(script, elt)
+            (inlined, gone), (call, held) = _inlined(script, elt), _put_together(script, loop)
             turns.add(inlined[0] or head.target, head.iter)
             made = turns.together(call, inlined[1])
-            return turns.edits(*gone, made)
+            return turns.edits(*gone, *held, made)
         case ast.For(body=[ast.For(body=[statement], orelse=[]) as inner], orelse=[]):
             turns.add(loop.target, loop.iter)
             turns.add(inner.target, inner.iter)
@@ -154,6 +153,11 @@ class _Turns:
             ) if literal_of(axis) == 0:
                 tensor, parts = self.index(inner)
                 return tensor, [*parts, index]
+            case ast.Call(args=[inner, axis, index], keywords=[]) if literal_of(
+                axis
+            ) == 0 and self.script.is_call(expr, "torch.index_select"):
+                tensor, parts = self.index(inner)
+                return tensor, [*parts, index]
         if not is_path(expr) or not self.script.must_be(expr, Tensor):
             raise Refusal
         return expr, []
@@ -210,6 +214,12 @@ class _Turns:
     def together(self, call: ast.AST | None, value: ast.expr) -> Rewrite:
         """What stands in the place of ``torch.stack``, or ``torch.cat``, of all that is picked."""
         script = self.script
+        stacks = script.is_call(call, "torch.stack")
+        match value:
+            case ast.Call(func=ast.Attribute(value=row, attr="unsqueeze"), args=[axis]) if (
+                not stacks and literal_of(axis) == 0
+            ):
+                value, stacks = row, True
         match call:
             case ast.Call(args=[_], keywords=[]) | ast.Call(
                 args=[_], keywords=[ast.keyword(arg="dim", value=ast.Constant(value=0))]
@@ -219,11 +229,9 @@ class _Turns:
                 code, _, _, places = self.all(value)
             case _:
                 raise Refusal
-        if script.is_call(call, "torch.cat"):
-            if dimension_count(script, places) != 2:
-                raise Refusal
-            code += ".flatten(0, 1)"
-        return Rewrite(call, code, self.holes)
+        if len(self.counts) > 1 or not (stacks or dimension_count(script, places) == 2):
+            raise Refusal
+        return Rewrite(call, code if stacks else f"{code}.flatten(0, 1)", self.holes)
 
     def filled(self, loop: ast.stmt, statement: ast.stmt) -> Replace:
         """What fills all places at once: ``out[:n, :m] = ...``."""
@@ -249,15 +257,27 @@ class _Turns:
 
     def _fits(self, out: ast.expr, tensor: ast.expr, parts: int, rank: int | None) -> bool:
         """Whether what is picked has as many dimensions as the place that it comes to."""
-        flow, script, like = self.script.analysis(Flow), self.script, False
-        match made := flow.value(out):
-            case ast.Call(args=[model, *_]) if flow.is_same(model, tensor):
-                like = script.library_function(made).endswith("_like")
+        script = self.script
+        like = script.analysis(Alignment).have_same_shape(out, tensor)
         if rank is None:
             return like and parts == len(self.counts)  # numbers, or tensors of one
         one, other = dimension_count(script, out), dimension_count(script, tensor)
         known = one is not None and other is not None and one == rank + other - parts
         return known or (like and rank == parts)
+
+
+def _put_together(script: Script, rows: ast.ListComp) -> tuple[ast.AST | None, Edits]:
+    """The call that a list is given to, also in the statement below, where nothing else has it, and
+    what takes away its variable.
+    """
+    match above := parent_of(rows):
+        case ast.Assign(targets=[ast.Name() as held]):
+            uses, block = definitions_of(script, held).uses_of(held), block_of(above)
+            (below,) = block[block.index(above) + 1 :][:1] or [above]
+            if len(uses) == 1 and statement_of(uses[0]) is below:
+                return parent_of(uses[0]), (Remove(above),)
+            raise Refusal
+    return above, ()
 
 
 def _inlined(script: Script, elt: ast.expr) -> tuple[tuple[ast.expr | None, ast.expr], Edits]:
