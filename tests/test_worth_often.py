@@ -191,6 +191,10 @@ def test_what_the_host_makes_of_a_batch_is_not_pinned() -> None:
         ("images = images.double().cuda()\nlabels = labels.double().cuda()", False),
         ("images = images.double()\nlabels = labels.double()\nimages, labels = images.cuda(), labels.cuda()", False),
         ("images = images.float().cuda()\nlabels = labels.cuda()", False),  # of NumPy, in fp64
+        ("images = images[:, 1:].cuda()\nlabels = labels[..., 0].cuda()", False),  # put together first
+        ("images = images[:, ::2]\nlabels = labels[:, None, 0]\nimages, labels = images.cuda(), labels.cuda()", False),
+        ("images = images[:8].cuda()\nlabels = labels[:8, ...].cuda()", True),
+        ("images = images[0, 1:].cuda()\nlabels = labels[None, :8, :].cuda()", True),
         ("images = images.cuda()\nlabels = labels.cuda()\ntorch.cuda.synchronize()", True),  # which goes
         ("images = images.cuda()\nlabels = labels.cuda()\nhigh = images.max().item()\nimages = images / high", False),
         ("images = images.cuda()\nlabels = labels.cuda()\npred = model(images).argmax(1)\nprint(pred.sum().item())", True),

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.batch.samples import is_all
 from autofast.flow.memory import Memory
 from autofast.flow.program import definitions_at
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, items_of
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import at
-from autofast.model.values import Const, Ref, Tensor, is_named
+from autofast.model.syntax import is_constant
+from autofast.model.values import Const, Num, Ref, Tensor, is_named
 
 OF_ARRAYS = wordset("torch.from_numpy torch.as_tensor torch.asarray")
 # Of Tensor.to and Tensor.cuda: they leave the values alone.
@@ -50,9 +52,25 @@ def is_batch_memory(script: Script, source: ast.expr) -> bool:
         call = call.func.value
     if isinstance(call, ast.Name):
         made = [d.value for d in definitions_at(script, call)]
-        if surely(_recasts(script, m) for m in made):
+        if surely(_recasts(script, m) or _is_apart(script, m) for m in made):
             return False
+    if _is_apart(script, call):
+        return False
     return script.analysis(Memory).made_by(source) is None
+
+
+def _is_apart(script: Script, part: ast.AST | None) -> bool:
+    """``x[:, 1:]``: its numbers do not lie together, so the host puts them into other memory before
+    they are copied, which is not pinned.
+    """
+    match part:
+        case ast.Subscript(value=whole, slice=index) if script.must_be(whole, Tensor):
+            parts = [p for p in items_of(index) if not is_constant(p, None)]
+        case _:
+            return False
+    while parts and not is_all(parts[0]) and script.must_be(parts[0], Const, Num):
+        parts = parts[1:]  # one row, which lies together
+    return any(not is_all(p) for p in parts[1:])
 
 
 def _recasts(script: Script, call: ast.AST | None) -> bool:
