@@ -52,3 +52,53 @@ def test_a_function_that_returns_the_count() -> None:
     text = "def train():\n" + "".join(f"    {line}\n" for line in text.splitlines())
     done = apply("loss-item-sync", HEAD + text + "print(train())\n")
     assert ".cpu()" in done.text, done.lines
+
+
+SHOWN = "print(f'{correct:.1f}', '{:.2f}'.format(100 * correct / 44), float(correct))"
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        "(out.argmax(1) == y).cpu().sum().item()",
+        "(out.argmax(1) == y).cpu().numpy().sum()",
+        "np.sum((out.argmax(1) == y).detach().cpu().numpy())",
+        "int((out.argmax(1).cpu() == y.cpu()).sum())",
+        "(out.argmax(1).cpu().numpy() == y.cpu().numpy()).sum()",
+        "torch.sum(out.argmax(1).cpu() == y.cpu()).item()",
+    ],
+)
+def test_what_the_host_counts_is_counted_on_the_device(counted: str) -> None:
+    text = HEAD + training(f"correct += {counted}", "correct = 0", SHOWN)
+    done = same(text, "correct += (out.argmax(1) == y).sum()")
+    assert ".cpu()" not in done.text
+
+
+@pytest.mark.parametrize(
+    ("counted", "end"),
+    [
+        ("(out.argmax(1) == y).cpu().numpy().sum()", "print(correct.dtype)"),  # NumPy's number
+        ("(out.argmax(1) == y).cpu().numpy().sum()", "kept = [correct]"),
+        ("(out.argmax(1).cpu() == y.cpu()).sum()", "kept = correct + torch.ones(1)"),
+        ("(out.cpu() * 2).sum().item()", SHOWN),
+        ("out.cpu().sum().item()", SHOWN),  # it would round otherwise
+        ("(out.argmax(1).cpu() == torch.zeros(len(out))).sum().item()", SHOWN),  # of the host
+        ("(out.argmax(1) == y).cpu().sum(0).numpy()", SHOWN),
+    ],
+)
+def test_what_the_host_goes_on_counting(counted: str, end: str) -> None:
+    text = HEAD + training(f"correct += {counted}", "correct = 0", end)
+    assert f"correct += {counted}" in apply("loss-item-sync", text).text
+
+
+def test_what_is_compared_on_the_host() -> None:
+    counted, end = "(out.argmax(1).cpu() == y.cpu()).sum()", "print(f'{correct}', float(correct))"
+    text = HEAD + training(f"correct += {counted}", "correct = 0", end)
+    assert ".cpu()" not in same(text, "correct += (out.argmax(1) == y).sum()").text
+
+
+def test_numbers_of_python_are_read_anywhere() -> None:
+    """Whatever is done with the sum, it is the number that it was."""
+    text = training("correct += (out.argmax(1) == y).cpu().sum().item()\nif i % 3 == 0:\n    print(correct, [correct / 44])", "correct = 0", "kept.append((correct, type(correct)))\nprint(kept)")
+    done = same(HEAD + "kept = []\n" + text, "correct += (out.argmax(1) == y).sum()")
+    assert done.text.count("int(correct)") >= 2
