@@ -10,7 +10,7 @@ from itertools import takewhile
 from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.positions import common_frames, follows, happens_in, nodes_of
 from autofast.flow.scopes import parameters
-from autofast.model.calls import short_name
+from autofast.model.calls import call_of, short_name
 from autofast.model.contents import members, with_contents
 from autofast.model.events import LoopFrame, Occurrence
 from autofast.model.kinds import is_module
@@ -18,7 +18,7 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
-from autofast.model.syntax import is_attribute
+from autofast.model.syntax import is_attribute, is_read
 from autofast.model.values import Bound, Func, Tensor, Thing, any_of, ordered
 
 # Of modules, which give themselves first; of all modules.
@@ -29,6 +29,8 @@ BACKWARD = wordset("""register_backward_hook register_full_backward_hook registe
     register_module_full_backward_pre_hook""")
 # Of tensors, and of the nodes of a graph. Gradients of parameters have their own type.
 OF_TENSORS = wordset("register_hook register_prehook register_multi_grad_hook")
+NAMES = FORWARD | BACKWARD | OF_TENSORS
+DIRECT = wordset("_forward_hooks _forward_pre_hooks _backward_hooks _backward_pre_hooks")
 BRANCHES = (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.Match)
 
 
@@ -61,15 +63,29 @@ class Hook:
 
 
 class Hooks:
-    """``script.analysis(Hooks)``: ``found`` are those of the script."""
+    """``script.analysis(Hooks)``: ``found`` are those of the script; ``odd`` is where it may set
+    one in another way than by a call of the method.
+    """
 
     def __init__(self, script: Script):
         self.script, self.calls = script, script.analysis(CallGraph)
         self.found = [h for c in script.each(ast.Call) for h in self._of(c)]
+        self.odd = next(filter(self._is_odd, script.nodes), None)
+
+    def _is_odd(self, node: ast.AST) -> bool:
+        """``set_it = layer.register_forward_hook``, ``layer._forward_hooks[0] = f``"""
+        if isinstance(node, ast.Attribute):
+            return node.attr in DIRECT or (
+                node.attr in NAMES
+                and call_of(node) is None
+                and is_read(node)
+                and not self.script.must_be(node, Bound)
+            )
+        return isinstance(node, ast.Constant) and node.value in NAMES
 
     def _of(self, call: ast.Call) -> Iterator[Hook]:
         name, script = short_name(call.func), self.script
-        if name not in FORWARD | BACKWARD | OF_TENSORS or not script.reached(call):
+        if name not in NAMES or not script.reached(call):
             return
         if script.must_be(call.func, Bound, Func) or self._is_dead(call):
             return

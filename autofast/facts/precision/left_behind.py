@@ -10,14 +10,13 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.forwards import evaluation_regions, training_regions
-from autofast.facts.hooks import Hook
+from autofast.facts.hooks import Hook, Hooks
 from autofast.facts.precision.activations import holds_output, is_activation
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.half_values import FACTS, IN_TORCH, LOOKS, NUMBERS, Half
 from autofast.flow.callgraph import Function
 from autofast.flow.defuse import bound_to
 from autofast.flow.holders import Holders
-from autofast.flow.memory import base_of
 from autofast.flow.positions import happens_in, nodes_of
 from autofast.flow.program import graph_of
 from autofast.flow.scopes import Variable, own_nodes, owner, scope_of, variables_of
@@ -30,9 +29,10 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import certainly, of_kind, surely, wordset
 from autofast.model.source import Nodes, at, function_of, parent_of, source_of, statement_of
-from autofast.model.syntax import SEQUENCES, is_attribute, is_read, is_stored
+from autofast.model.syntax import SEQUENCES, VARIABLES, is_attribute, is_read, is_stored
 from autofast.model.values import (
     COLLECTIONS,
+    Cls,
     Const,
     Func,
     Inst,
@@ -59,6 +59,7 @@ TO_NUMPY = wordset("numpy __array__ tolist")
 # What gives a tensor of the type that it is given one of, with numbers alone.
 KEEPING = wordset("""clamp clamp_ clamp_min clamp_max clip clone contiguous detach neg abs nan_to_num sign
     mul mul_ div div_ flip view reshape squeeze unsqueeze zeros_like type_as view_as""")
+ANY = "*"  # attributes: getattr(x, name), vars(x), x.__dict__
 STEPS = 3  # calls that are followed upwards
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
@@ -106,6 +107,8 @@ class Left(Half):
                 if why := self.follow(read, self._is_entered(read)):
                     text = source_of(read).segment(read)
                     yield f"`{text}` is left by a pass in 16 bits, and {why}: keep it as .float()"
+        if (odd := self.script.analysis(Hooks).odd) is not None:
+            yield f"{at(odd)} sets a hook in a way that is not followed, which may get 16-bit tensors"
         for hook in self.code.hooks:
             if why := self._hooked(hook):
                 yield f"the hook of {at(hook.call)} would get 16-bit tensors, and {why}"
@@ -121,15 +124,16 @@ class Left(Half):
 
     def _is_lost(self, place: ast.expr) -> str:
         """Why who reads a list or dict is not known: a parameter, and nothing seen gives it."""
-        if isinstance(place, ast.Call):
-            named = isinstance(literal_of(_parts_of_setattr(place)[1]), str)
+        if parts := set_by(self.script, place):
+            named = isinstance(literal_of(parts[1]), str)
             return "" if named else f"{at(place)} keeps 16-bit tensors under a name that is not known"
-        if is_stored(place):
-            return ""
-        for base in map(base_of, self.script.analysis(Holders).containers(place)):
-            for made in self.flow.reaching(base):
-                if made.is_parameter and not self.calls.gives(made):
-                    return f"`{ast.unparse(base)}` keeps 16-bit tensors on {at(base)}, and who reads them is not known"
+        known = is_stored(place) or any_of(self.script.values(place), *COLLECTIONS)
+        for base in self._bases(place):
+            given = [d for d in self.flow.reaching(base) if d.is_parameter]
+            is_lost = any(not self.calls.gives(d) for d in given) and not is_stored(place)
+            is_odd = not isinstance(base, VARIABLES) and not known
+            if is_lost or is_odd or is_attribute(base, "__dict__"):
+                return f"`{ast.unparse(base)}` keeps 16-bit tensors on {at(base)}, and who reads them is not known"
         return ""
 
     def carried(self) -> str:
@@ -183,22 +187,32 @@ class Left(Half):
             yield node.value, bound_to(node)[0] or node
         elif is_method(node, *FILLS) and self._may_hold(node.func.value):
             yield from ((node.func.value, given) for given in arguments_of(node))
-        elif isinstance(node, ast.Call) and _is_setattr(self.script, node):
-            yield node, arguments_of(node)[-1]
+        elif isinstance(node, ast.expr) and (parts := set_by(self.script, node)):
+            yield node, parts[-1]
 
     def _may_hold(self, expr: ast.expr) -> bool:
         """Whether it may be a list or dict: a tensor takes what it is given in its own type."""
         found = self.script.values(expr)
-        return _is_unknown(found) or any_of(found, *COLLECTIONS)
+        is_dict = is_attribute(expr, "__dict__")
+        return is_dict or _is_unknown(found) or any_of(found, *COLLECTIONS)
 
     def _outlives(self, place: ast.expr) -> bool:
         """Whether it is there when the call of the function that it stands in is over."""
-        base = base_of(place)
-        if isinstance(base, ast.Name) and (variable := variables_of(base).of(base)) is not None:
-            is_own = variable.scope is scope_of(base)
-            if is_own and not any(d.is_parameter for d in self.flow.reaching(base)):
-                return False
-        return True
+        return any(not self._is_own(base) for base in self._bases(place))
+
+    def _is_own(self, base: ast.expr) -> bool:
+        """A variable of the function that it stands in, and no parameter."""
+        if not isinstance(base, ast.Name) or (variable := variables_of(base).of(base)) is None:
+            return False
+        given = any(d.is_parameter for d in self.flow.reaching(base))
+        return variable.scope is scope_of(base) and not given
+
+    def _bases(self, place: ast.expr) -> list[ast.expr]:
+        """The attributes and variables that are, or hold, what is stored to or filled."""
+        if is_stored(place) or set_by(self.script, place):
+            return [place]
+        holders = self.script.analysis(Holders)
+        return [e for c in holders.containers(holder_of(place)) for e in (c, holder_of(c))]
 
     def _may_be_half(self, value: ast.expr, place: ast.expr) -> bool:
         found = self.script.values(value)
@@ -230,12 +244,10 @@ class Left(Half):
     # ------------------------------------------------------------------------------- who reads that
     def read_from(self, place: ast.expr) -> Iterator[ast.expr]:
         """The expressions that read what an attribute, a variable or a container was given."""
-        if isinstance(place, ast.Call):  # setattr
-            of, name = _parts_of_setattr(place)
-            yield from self._attributes(str(literal_of(name)), self.script.values(of))
+        if parts := set_by(self.script, place):
+            yield from self._attributes(str(literal_of(parts[1])), self.script.values(parts[0]))
             return
-        found = [place] if is_stored(place) else self.script.analysis(Holders).containers(place)
-        for base in map(base_of, found):
+        for base in self._bases(place):
             if isinstance(base, ast.Attribute):
                 yield from self._attributes(base.attr, self.script.values(base.value))
             elif isinstance(base, ast.Name) and (variable := variables_of(base).of(base)):
@@ -243,9 +255,13 @@ class Left(Half):
         yield from self._same_things(self.script.values(place))
 
     def _attributes(self, name: str, owners: Values) -> Iterator[ast.expr]:
-        for node in self.script.analysis(_Reads).attributes.get(name, ()):
+        reads = self.script.analysis(_Reads).attributes
+        classes = {t for t in owners if isinstance(t, Cls)}
+        for node in (*reads.get(name, ()), *reads.get(ANY, ())):
             others = self.script.values(node.value if isinstance(node, ast.Attribute) else node.args[0])
-            if others & owners or _is_unknown(owners) or _is_unknown(others):
+            is_one = others & owners or any(isinstance(t, Inst) and t.cls in classes for t in others)
+            is_named = node not in reads.get(ANY, ())
+            if is_one or (is_named and (_is_unknown(owners) or _is_unknown(others))):
                 yield node
 
     def _variable(self, variable: Variable) -> Iterator[ast.expr]:
@@ -263,7 +279,7 @@ class Left(Half):
     # -------------------------------------------------------------------------------------- one use
     def met(self, expr: ast.expr, context: bool) -> Answer:
         found = self.script.values(expr)
-        if found and not any(map(_could_be_half, found)):
+        if found and not any(_could_be_half(t) and not is_module(t) for t in found):
             return Verdict.STOPS
         return Verdict.GOES_ON
 
@@ -432,6 +448,13 @@ def is_filling(script: Script, expr: ast.expr) -> bool:
     )
 
 
+def holder_of(expr: ast.expr) -> ast.expr:
+    """``kept`` of ``kept["a"]`` and ``kept.setdefault("a", [])``."""
+    while isinstance(expr, ast.Subscript) or is_method(expr, *GIVES):
+        expr = expr.value if isinstance(expr, ast.Subscript) else expr.func.value
+    return expr
+
+
 class _Regions:
     """``script.analysis(_Regions)``: the statements that have a pass, and what is made of it."""
 
@@ -449,11 +472,11 @@ class _Reads:
         self.collections: dict[Thing, list[ast.expr]] = {}
         for node in script.nodes:
             if isinstance(node, ast.Attribute) and is_read(node):
-                self.attributes.setdefault(node.attr, []).append(node)
-            elif isinstance(node, ast.Call) and script.is_call(node, "builtins.getattr"):
-                if len(node.args) > 1:
-                    name = str(literal_of(node.args[1]))
-                    self.attributes.setdefault(name, []).append(node)
+                name = ANY if node.attr == "__dict__" else node.attr
+                self.attributes.setdefault(name, []).append(node)
+            elif isinstance(node, ast.Call) and script.is_call(node, "builtins.getattr", "builtins.vars") and node.args:
+                said = literal_of(node.args[1]) if len(node.args) > 1 else None
+                self.attributes.setdefault(str(said or ANY), []).append(node)
             if isinstance(node, (ast.Name, ast.Attribute)) and is_read(node):
                 for thing in script.values(node):
                     if isinstance(thing, COLLECTIONS):
@@ -465,14 +488,12 @@ def _is_type(node: ast.AST | None) -> bool:
     return is_attribute(node, "dtype") and is_method(parent_of(node), "to", "type")
 
 
-def _parts_of_setattr(call: ast.Call) -> list[ast.expr]:
-    """The object, and the name of its attribute."""
-    return [*([call.func.value] if is_method(call) else []), *call.args][:2]
-
-
-def _is_setattr(script: Script, call: ast.Call) -> bool:
-    is_one = script.is_call(call, "builtins.setattr") or is_method(call, "__setattr__")
-    return is_one and len(call.args) > 1
+def set_by(script: Script, node: ast.AST) -> list[ast.expr]:
+    """The object, the name and the value of ``setattr(x, name, value)``; else nothing."""
+    if is_method(node, "__setattr__"):
+        return [node.func.value, *node.args]
+    is_one = isinstance(node, ast.Call) and script.is_call(node, "builtins.setattr")
+    return node.args if is_one and len(node.args) == 3 else []  # type: ignore[attr-defined]
 
 
 def _is_half(thing: Thing) -> bool:

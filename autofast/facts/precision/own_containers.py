@@ -12,7 +12,7 @@ from autofast.facts.makers import Makers, Place
 from autofast.facts.model_mode import outputs_in_mode
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.holders import Holders, How
-from autofast.flow.memory import Memory, base_of
+from autofast.flow.memory import Memory, base_of, view_of
 from autofast.flow.positions import nodes_of
 from autofast.flow.program import Flow
 from autofast.flow.scopes import owner, scope_of
@@ -91,13 +91,18 @@ def _keepers(
     """The attributes, and the lists and dicts of others, that hold what an expression in ``inner``
     gives.
     """
+    flow, holders = script.analysis(Flow), script.analysis(Holders)
     for part in expr.elts if isinstance(expr, SEQUENCES) else [expr]:
-        base = base_of(part)
-        if isinstance(base, ast.Attribute) or _is_of_others(base):
-            yield base
-        for value in script.analysis(Flow).values(base) if deeper else ():
+        views = [part]
+        while (view := view_of(views[-1])) is not None:
+            views.append(view)
+        base = views[-1]
+        yield from (v for v in views if isinstance(v, ast.Attribute) or _is_of_others(v))
+        for value in flow.values(base) if deeper else ():
             yield from _keepers(script, value, inner, deeper - 1)
-        for holder in script.analysis(Holders).ever(part):
+        names = [d.node for d in flow.reaching(base) if isinstance(d.node, (ast.Name, ast.arg))]
+        reads = [n for name in names for n in holders.reads(name)]
+        for holder in (h for e in (part, *reads) for h in holders.ever(e)):
             node = holder.node
             is_other = holder.how is How.ATTRIBUTE or _is_of_others(node)
             if node in inner and is_other and isinstance(node, ast.expr):
@@ -105,11 +110,9 @@ def _keepers(
 
 
 def _is_of_others(node: ast.AST) -> bool:
-    """A variable that another function, or the module, has, and what it holds; an attribute."""
+    """A variable that another function, or the module, has, and what it holds."""
     base = base_of(node) if isinstance(node, ast.expr) else node
-    return isinstance(base, ast.Attribute) or (
-        isinstance(base, ast.Name) and owner(base) not in (None, scope_of(base))
-    )
+    return isinstance(base, ast.Name) and owner(base) not in (None, scope_of(base))
 
 
 def _has_shared(found: Values, deeper: int = 4) -> bool:
