@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import takewhile
 
 from autofast.flow.callgraph import Callee, CallGraph, code_of
-from autofast.flow.positions import common_frames, follows, happens_in, nodes_of
+from autofast.flow.positions import common_frames, happens_in, nodes_of
+from autofast.flow.program import graph_of
 from autofast.flow.scopes import parameters
 from autofast.model.calls import call_of, short_name
 from autofast.model.contents import members, with_contents
@@ -18,8 +18,8 @@ from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import ancestors, function_of, nodes_in, statement_of, within
-from autofast.model.syntax import is_attribute, is_read
-from autofast.model.values import Bound, Func, Tensor, Thing, any_of, ordered
+from autofast.model.syntax import LOOPS, is_attribute, is_read
+from autofast.model.values import Bound, Func, Tensor, Thing, ordered
 
 # Of modules, which give themselves first; of all modules.
 FORWARD = wordset("""register_forward_hook register_forward_pre_hook register_module_forward_hook
@@ -31,7 +31,6 @@ BACKWARD = wordset("""register_backward_hook register_full_backward_hook registe
 OF_TENSORS = wordset("register_hook register_prehook register_multi_grad_hook")
 NAMES = FORWARD | BACKWARD | OF_TENSORS
 DIRECT = wordset("_forward_hooks _forward_pre_hooks _backward_hooks _backward_pre_hooks")
-BRANCHES = (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.Match)
 
 
 @dataclass(frozen=True)
@@ -139,16 +138,14 @@ class Hooks:
         return any(within(s, f) for s in statements for f in self.calls.runs(home))
 
     def _is_removed(self, call: ast.Call, home: ast.AST) -> bool:
-        """Whether ``remove()`` stands behind it, under no condition."""
-        around = [n for n in (statement_of(call), *ancestors(call)) if isinstance(n, ast.stmt)]
-        return any(
-            is_attribute(n.func, "remove")
-            and not n.args
-            and function_of(n) is home
-            and not any_of(takewhile(lambda outer: outer not in around, ancestors(n)), *BRANCHES)
-            and any(follows(n, statement) for statement in around)
-            for n in nodes_in(home, ast.Call)
-        )
+        """Whether ``remove()`` runs behind it, on every way; also of all that a list holds."""
+        graph, statement = graph_of(self.script, call), statement_of(call)
+        for node in nodes_in(home, ast.Call):
+            if is_attribute(node.func, "remove") and not node.args and function_of(node) is home:
+                loops = (n for n in ancestors(node) if isinstance(n, LOOPS))
+                if any(graph.postdominates(n, statement) for n in (statement_of(node), *loops)):
+                    return True
+        return False
 
 
 def _parts(model: Model) -> Iterator[Thing]:

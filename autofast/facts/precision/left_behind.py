@@ -17,6 +17,7 @@ from autofast.facts.precision.half_values import FACTS, IN_TORCH, LOOKS, NUMBERS
 from autofast.flow.callgraph import Function
 from autofast.flow.defuse import bound_to
 from autofast.flow.holders import Holders
+from autofast.flow.memory import Memory
 from autofast.flow.positions import happens_in, nodes_of
 from autofast.flow.program import graph_of
 from autofast.flow.scopes import Variable, own_nodes, owner, scope_of, variables_of
@@ -44,6 +45,7 @@ from autofast.model.values import (
     Values,
     any_of,
     are_numbers,
+    const,
 )
 from autofast.ops import autocast
 
@@ -127,6 +129,8 @@ class Left(Half):
         if parts := set_by(self.script, place):
             named = isinstance(literal_of(parts[1]), str)
             return "" if named else f"{at(place)} keeps 16-bit tensors under a name that is not known"
+        if is_attribute(place) and self._is_buffer(place):
+            return f"`{ast.unparse(place)}` is a buffer, and would be saved in 16 bits ({at(place)}): give it .float()"
         known = is_stored(place) or any_of(self.script.values(place), *COLLECTIONS)
         for base in self._bases(place):
             given = [d for d in self.flow.reaching(base) if d.is_parameter]
@@ -158,6 +162,14 @@ class Left(Half):
             return True
         calls = self.calls.entries(function) if isinstance(function, Function) and deeper else []
         return surely(self._is_put_above(text, c, deeper - 1) for c in calls)
+
+    def _is_buffer(self, place: ast.Attribute) -> bool:
+        owners = self.script.values(place.value)
+        return is_stored(place) and any(
+            o.this in owners and const(o.args.get(0, "name")) == place.attr
+            for site in self.script.methods("register_buffer")
+            for o in site
+        )
 
     # -------------------------------------------------------------------------------- what is there
     def places(self) -> Iterator[ast.expr]:
@@ -256,7 +268,7 @@ class Left(Half):
 
     def _attributes(self, name: str, owners: Values) -> Iterator[ast.expr]:
         reads = self.script.analysis(_Reads).attributes
-        classes = {t for t in owners if isinstance(t, Cls)}
+        classes = _classes(owners)
         for node in (*reads.get(name, ()), *reads.get(ANY, ())):
             others = self.script.values(node.value if isinstance(node, ast.Attribute) else node.args[0])
             is_one = others & owners or any(isinstance(t, Inst) and t.cls in classes for t in others)
@@ -334,6 +346,8 @@ class Left(Half):
                 return self._is_number(inner)
             case ast.Name() if not self.script.values(expr):
                 return surely(self._is_number(v) for v in self.flow.values(expr))
+            case ast.Attribute() if not self.script.values(expr):
+                return self.script.analysis(Memory).begins_as_number(expr)
         return are_numbers(self.script.values(expr))
 
     def _given(self, use: Usage, context: bool) -> str:
@@ -507,6 +521,12 @@ def _could_be_half(thing: Thing) -> bool:
     if not isinstance(thing, Tensor):
         return True
     return not (thing.loss or thing.dtype == "int" or thing.param == "param")
+
+
+def _classes(found: Values) -> set[Cls]:
+    """The classes that objects are of, as copies of them are."""
+    classes = {t.cls for t in of_kind(found, Inst)}
+    return classes.union(of_kind(found, Cls))
 
 
 def _is_unknown(found: Values) -> bool:

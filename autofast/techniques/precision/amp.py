@@ -46,9 +46,9 @@ from autofast.model.names import last_part
 from autofast.model.roles import Step
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, surely
-from autofast.model.source import Nodes, Said, at, nodes_in
+from autofast.model.source import Nodes, Said, at, nodes_in, within
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Num, certainly, of_kind
+from autofast.model.values import Const, Num, certainly, is_weight, of_kind
 from autofast.ops.families import REGROUPING
 from autofast.rule import Options
 from autofast.techniques.precision.blocks import Block, block_edits, is_cast_whole, joined, returned
@@ -338,7 +338,7 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
             against = step_against_half(region.home) if isinstance(region.home, Step) else ""
             fit = against or _fit(script, region, code)
             if isinstance(fit, str):
-                if step.updates or not any(s.updates for s in script.steps):
+                if not _only_measures(script, step):
                     found.refused.append((_place(region), fit))
             else:  # a function that two steps call is taken in once
                 known = {c for r, _ in training for c in r.forwards}
@@ -364,6 +364,21 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
                 continue
             taken |= nodes
             yield from fit
+
+
+def _only_measures(script: Script, step: Step) -> bool:
+    """Whether no update follows its backward, but for those of other steps inside of its loop: it
+    looks at gradients (Grad-CAM), and may stay in fp32 beside training that does not.
+    """
+    others = [s for s in script.steps if s is not step]
+    below = [s for s in others if not step.updates or within(s.loop, step.loop)]
+    known = {u.node for s in below for u in s.updates}
+    by_hand = any(
+        is_weight(o.this) and any(f.is_of(step.loop) for f in o.stack)
+        for site in script.log.of("inplace", "tensor_write")
+        for o in site
+    )
+    return bool(known) and not by_hand and all(u.node in known for u in step.updates)
 
 
 def _place(region: Region) -> ast.AST:

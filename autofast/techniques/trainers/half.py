@@ -56,7 +56,7 @@ def against_half(
     for thing in things:
         if why := _of_thing(thing):
             return why
-    asked = Code(script, list(code), things)
+    asked = Code(script, list(code), things, target=options.target)
     known = {m.thing for m in asked.models}
     asked.models += [_model(t) for t in things if t not in known and isinstance(t, OBJECTS)]
     if has_autocast(asked):
