@@ -95,6 +95,15 @@ HARMED: dict[str, dict[str, str]] = {
         "model.a.register_forward_hook(partial(keep, got))",
         "inside": "print(probe(got.pop()).shape)",
     },
+    "set by another name": {
+        "before": f"{KEEP}put = model.a.register_forward_hook\nput(keep)",
+        "inside": "print(probe(got['h']).shape)",
+    },
+    "not always removed": {
+        "before": f"{KEEP}def look(x, often):\n    handle = model.a.register_forward_hook(keep)\n    model(x)\n"
+        "    if often:\n        return\n    handle.remove()\nlook(X[0].to(device), True)",
+        "inside": "print(probe(got['h']).shape)",
+    },
     # ---------------------------------------------------------------------------------- attributes
     "NumPy": {"forward": "self.h = h.detach()", "inside": "print(model.h.cpu().numpy().sum())"},
     "a product": {"forward": "self.h = h", "inside": "print((model.h.detach() @ w).shape)"},
@@ -134,6 +143,29 @@ HARMED: dict[str, dict[str, str]] = {
         "inside": "print(probe(last).shape)",
     },
     "a closure": {"forward": "self.late = lambda: h.detach() @ w", "inside": "print(model.late().shape)"},
+    "a list by another name": {
+        "before": "model.kept = []",
+        "forward": "kept = self.kept\nkept.append(h.detach())",
+        "inside": "print(probe(model.kept[-1]).shape)",
+    },
+    "the dict of an object": {
+        "forward": "self.__dict__['h'] = h.detach()",
+        "inside": "print(probe(model.h).shape)",
+    },
+    "names that are read by a text": {
+        "forward": "self.h = h.detach()",
+        "inside": "for name in ['h']:\n    print(probe(getattr(model, name)).shape)",
+    },
+    "a sum that begins with a number": {
+        "before": "model.t = 0",
+        "forward": "self.t = self.t + h.detach()",
+        "inside": "print(probe(model.t).shape)",
+    },
+    "a copy of the model": {
+        "before": "import copy",
+        "forward": "self.h = h.detach()",
+        "end": "print(copy.deepcopy(model).h.cpu().numpy().sum())",
+    },
     "another object": {
         "before": "class Log:\n    pass\nlog = Log()",
         "forward": "log.h = h.detach()",
@@ -169,6 +201,10 @@ FINE: dict[str, dict[str, str]] = {
         "before": "alpha = 0.5",
         "forward": GRAD.format("lambda g: g.clamp(-1, 1) * -alpha * -1"),
     },
+    "smaller gradients by an attribute": {
+        "before": "model.alpha = 0.5",
+        "forward": GRAD.format("lambda g: -self.alpha * -g"),
+    },
     "a mask in the type of the gradient": {"forward": GRAD.format("lambda g: (g.float() * w[0]).to(g.dtype)")},
     "shapes": {"forward": GRAD.format("lambda g: print(g.shape)")},
     "gradients of parameters": {
@@ -189,6 +225,11 @@ FINE: dict[str, dict[str, str]] = {
     "a hook that is removed": {
         "before": f"{KEEP}def look(x):\n    handle = model.a.register_forward_hook(keep)\n    with torch.no_grad():\n"
         "        model(x)\n    handle.remove()\n    return got['h'].cpu().numpy()",
+        "end": "print(look(X[0].to(device)).sum())",
+    },
+    "features of an evaluation": {
+        "before": f"{KEEP}def look(x):\n    handle = model.a.register_forward_hook(keep)\n    try:\n        model(x)\n"
+        "    finally:\n        handle.remove()\n    return got['h'].cpu().numpy()",
         "end": "print(look(X[0].to(device)).sum())",
     },
     "saliency when training is over": {
@@ -235,6 +276,35 @@ def test_weights_of_attention_are_fp32_anyway() -> None:
     before = text(forward="self.att = torch.softmax(h, 1)", inside="print(model.att.detach().cpu().numpy().sum())")
     assert amp(before, rules="autocast").fixes
     assert not amp(before, rules="autocast", target="cpu").fixes
+
+
+def test_a_buffer_is_saved_as_it_was() -> None:
+    buffer = "model.register_buffer('m', torch.zeros(32, device=device))"
+    before = text(forward="self.m = h.detach().mean(0)", before=buffer)
+    done = amp(before, rules="autocast", target="cpu")
+    assert not done.fixes and "is a buffer, and would be saved in 16 bits" in done.refusals
+    assert amp(before.replace(".mean(0)", ".mean(0).float()"), rules="autocast", target="cpu").fixes
+
+
+CAM = """
+def saliency(x):
+    found, grads = [], []
+    handles = [model.b.register_forward_hook(lambda m, a, o: found.append(o))]
+    handles.append(model.b.register_full_backward_hook(lambda m, i, o: grads.append(o[0])))
+    model(x)[:, 0].sum().backward()
+    for handle in handles:
+        handle.remove()
+    return (found[0] * grads[0]).detach().cpu().numpy()
+"""
+
+
+def test_gradients_that_are_only_looked_at() -> None:
+    """Such a pass stays in fp32, and training beside it does not stay with it."""
+    loop = "\nfor epoch in range(2):" + LOOP.replace("\n", "\n    ").rstrip() + "\n    print(saliency(X[0]).sum())\n"
+    before = HEAD + CAM + loop
+    done = amp(before, rules="autocast", target="cpu")
+    assert done.text.count("with torch.autocast(") == 1 and "    model(x)[:, 0].sum().backward()" in done.text
+    assert close(trained(before)["losses"], trained(done.text)["losses"])
 
 
 OUT = "self.out = self.b(h)\nreturn self.out"
