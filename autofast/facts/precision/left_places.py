@@ -112,7 +112,8 @@ class Places:
             return False
         if isinstance(value, SEQUENCES):
             return any(self._may_be_half(v, place) for v in value.elts)
-        inner = with_contents(found, attributes)
+        is_helper = value not in self.networks  # where what is not known is seldom a tensor
+        inner = (t for t in with_contents(found, attributes) if not (is_helper and isinstance(t, Unknown)))
         return any(_is_half(t) or self._is_made_inside(t) for t in inner)
 
     def _is_full(self, value: ast.expr) -> bool:
