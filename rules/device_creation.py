@@ -12,7 +12,7 @@ from autofast.model.several import of_kind
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.loops.planned import gone
 from autofast.techniques.transfers.constants import Constant, constants
-from autofast.techniques.transfers.creations import moved_creations
+from autofast.techniques.transfers.creations import copied_alike, moved_creations
 from autofast.techniques.transfers.device_parameters import given_a_device
 from autofast.techniques.transfers.drawn_arrays import from_numpy
 from autofast.techniques.transfers.factories import loops_of_steps
@@ -59,6 +59,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(row, ROW, edits=edits)
     others = (
         *moved_creations(script, hot),
+        *copied_alike(script, hot),
         *from_numpy(script, hot),
         *indices(script, hot),
         *round_trips(script, hot),

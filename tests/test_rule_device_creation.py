@@ -1451,3 +1451,22 @@ def test_flags_beside_star_imports(above: bool, below: bool) -> None:
     found = apply(RULE, text, files={"networks.py": "import torch\n\nwidth = torch.ones(1)\n"})
     written = "z = torch.ones(3, 4, device=" in found.text
     assert written is above
+
+
+# ------------------------------------------------------------------- copies to where a tensor lies
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        ("z = x.new_tensor(torch.arange(4))", "z = x.new_tensor(torch.arange(4, device=x.device))"),
+        ("z = x.new_tensor(torch.eye(3, 4) * 2).abs()", "z = x.new_tensor(torch.eye(3, 4, device=x.device) * 2).abs()"),
+        ("f = torch.arange(0, 6).unfold(0, 4, 2)\nf = x.new_tensor(f).long()\nz = f[:1].float()", "f = torch.arange(0, 6, device=x.device).unfold(0, 4, 2)"),
+        ("f = torch.arange(4)\nz = x.new_tensor(f) + f.to(device).float()", ""),  # used on the host, too
+        ("f = torch.arange(4)\nx, old = x + 1, x\nz = x.new_tensor(f)", ""),  # not there yet
+        ("c = torch.zeros(3)\nz = c.new_tensor(torch.arange(4)).to(device)", ""),
+        ("z = x.new_tensor([1.0, 2.0, 3.0, 4.0])", ""),
+    ],
+)  # fmt: skip
+def test_what_is_copied_to_where_a_tensor_lies(make: str, expected: str) -> None:
+    done = made(make)
+    assert done.lines == ([expected] if expected else [])
+    assert run(done.text)["losses"] == run(done.before)["losses"]

@@ -25,7 +25,7 @@ Factory = Callable[[Script, ast.expr], "ast.Call | None"]
 # of several tensors or of one, the same to the last bit on every device
 JOINS = wordset("cat concat stack vstack hstack triu tril flip logical_not from_numpy", "torch.")
 METHODS = wordset("""float double half bfloat16 long int bool view reshape unsqueeze squeeze expand repeat flatten permute transpose t
-    contiguous clone triu tril flip bitwise_not logical_not eq ne repeat_interleave""")
+    contiguous clone triu tril flip unfold bitwise_not logical_not eq ne repeat_interleave""")
 # of numbers and tensors; what is not in EXACT rounds on each device in its own way
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 EXACT = (ast.Add, ast.Sub, ast.Mult)

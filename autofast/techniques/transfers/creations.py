@@ -9,6 +9,7 @@ from dataclasses import replace
 from autofast.edit.edits import Edit, Edits, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
 from autofast.flow.memory import Memory, base_of
+from autofast.flow.program import Flow
 from autofast.flow.scopes import mentions, own_nodes
 from autofast.model.calls import (
     arguments_of,
@@ -137,6 +138,34 @@ def _all_made_there(
     rounds = Effect.ROUNDING if whole.rounds else Effect.EXACT
     effect = max(rounds, *(m.effect for m in (first, *others)))
     yield replace(first, edits=tuple(together), effect=effect)
+
+
+def copied_alike(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
+    """``x.new_tensor(torch.arange(n))``: what is copied to where ``x`` is, and nothing else has, is
+    made there."""
+    for site in script.methods("new_tensor"):
+        match site.node:
+            case ast.Call(func=ast.Attribute(value=like), args=[data]) as call if is_path(like):
+                found = script.values(like)
+            case _:
+                continue
+        if not runs_often(site, hot) or not surely(
+            isinstance(t, Tensor) and t.device != "cpu" for t in found
+        ):
+            continue
+        where, stmt = f"{source_of(call).segment(like)}.device", statement_of(call)
+        needed = names_in(like)
+        whole = composed_parts(script, data, factory) or Parts()
+        if script.analysis(Flow).value_of_its_own(data) is not None:  # type: ignore[arg-type]
+            whole = assignment_chain(script, stmt, variable_name(data), needed, factory)
+        made = [creation_of(script, c, where) for c in whole.calls]
+        if None in made or any(hides(c, needed) for c in whole.calls):
+            continue
+        known = [m for m in made if m is not None and not why_not_on_device(script, m, hot)]
+        if known and len(known) == len(made):
+            effect = max(Effect.ROUNDING if whole.rounds else Effect.EXACT, *(m.effect for m in known))
+            edits = tuple(e for m in known for e in m.edits)
+            yield replace(known[0], edits=edits, effect=effect)
 
 
 def _needs_memory(script: Script, made: ast.Name) -> bool:
