@@ -34,7 +34,7 @@ from autofast.facts.cost.meta.python import (
 )
 from autofast.facts.cost.meta.tensor import UNKNOWN, Meta
 from autofast.facts.cost.work import Unsized
-from autofast.model.syntax import Def
+from autofast.model.syntax import PAUSES, Def
 from autofast.model.values import Cls, Func, Values
 
 DEEP = 60  # calls inside each other
@@ -183,12 +183,18 @@ class Evaluator(Expressions):
             self._bind(node.args, frame, args, dict(named), defaults)
             if isinstance(node, ast.Lambda):
                 return self.value(node.body, frame)
-            if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
+            if self._pauses(node):
                 return UNKNOWN
             jump = self.block(node.body, frame)
         finally:
             self._depth -= 1
         return None if jump is None else jump.value
+
+    def _pauses(self, node: Def) -> bool:
+        """Whether it is a generator, or a coroutine."""
+        if node not in self._paused:
+            self._paused[node] = any(isinstance(n, PAUSES) for n in ast.walk(node))
+        return self._paused[node]
 
     def _bind(
         self,

@@ -51,6 +51,7 @@ class Expressions:
         self.weights: list[Meta] = []  # parameters that constructors make by hand
         self._steps = self._all = self._depth = 0
         self._asking: set[str] = set()
+        self._paused: dict[ast.AST, bool] = {}
 
     def restart(self, ledger: Ledger) -> None:
         """Count anew, with what has been made so far."""

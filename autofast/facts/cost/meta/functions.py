@@ -239,7 +239,7 @@ def _view(call: Call) -> Meta:
     sizes = call.get(1, "shape", call.named.get("size"))
     if sizes is not None and not isinstance(sizes, (int, tuple, list)):
         return x  # another dtype
-    dims = call.sizes(1)
+    dims = _filled(call, x)
     known = prod(d for d in dims if d != -1)
     of_item = x.count // x.dims[0] if len(x.dims) > 3 and dims[0] == -1 else x.count
     over = 1 if of_item > known else -1
@@ -251,6 +251,22 @@ def _view(call: Call) -> Meta:
     elif known != x.count:
         raise Unsized(f"{x.dims} do not fit {tuple(dims)}", over)
     return x.like(*dims)
+
+
+def _filled(call: Call, x: Meta) -> list[int]:
+    """The sizes of a view; one that is not known follows from the others, and the first is that of
+    the batch.
+    """
+    given = call.args[1:]
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = list(given[0])
+    if UNKNOWN not in given:
+        return call.sizes(1)
+    if given[0] is UNKNOWN and x.dims:
+        given[0] = x.dims[0]
+    if given.count(UNKNOWN) == 1 and -1 not in given:
+        given[given.index(UNKNOWN)] = -1
+    return replace(call, args=[x, *given]).sizes(1)
 
 
 def _batch_of(call: Call) -> Any:
