@@ -329,6 +329,23 @@ HELD = {
         "forward": "kept.append(self.b(h))\nreturn kept[-1]",
         "loss": "out.mul_(30)\nloss = criterion(kept.pop(), y)",
     },
+    "by a lambda": {
+        "forward": "out = self.b(h)\nself.look = lambda: out\nreturn out",
+        "loss": "out.mul_(30)\nloss = criterion(model.look(), y)",
+    },
+    "by setattr": {
+        "forward": "out = self.b(h)\nsetattr(self, 'out', out)\nreturn out",
+        "loss": "out.mul_(30)\nloss = criterion(model.out, y)",
+    },
+    "by a helper": {
+        "before": "from types import SimpleNamespace\nbox = SimpleNamespace()\ndef note(t):\n    box.rows = [t]\n    return t",
+        "forward": "return note(self.b(h))",
+        "loss": "out.mul_(30)\nloss = criterion(box.rows[0], y)",
+    },
+    "another name": {
+        "forward": OUT,
+        "loss": "rows = [out]\nfor row in rows:\n    row.mul_(30)\nloss = criterion(model.out, y)",
+    },
     "by a hook": {
         "before": f"{KEEP.replace('.detach()', '')}model.b.register_forward_hook(keep)",
         "loss": "out.mul_(30)\nloss = criterion(got['h'], y)",

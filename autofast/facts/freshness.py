@@ -11,7 +11,7 @@ from autofast.flow.holders import Holders, How
 from autofast.flow.loops import Loop, loop_of
 from autofast.flow.memory import Memory, passes_on
 from autofast.flow.program import Flow, definitions_of
-from autofast.model.calls import is_call_of, items_of, taker_of
+from autofast.model.calls import is_call_of, items_of
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import function_of, parent_of, within
@@ -154,11 +154,9 @@ def _is_plain(script: Script, value: ast.expr) -> bool:
 
 def _is_harmless(script: Script, use: ast.expr) -> bool:
     """Whether this use can neither change the tensor nor give it another name."""
-    memory, holders = script.analysis(Memory), script.analysis(Holders)
-    parts = [*holders.around(use)]
-    takers = [(part, taker_of(part) or parent_of(part)) for part in parts]
+    holders = script.analysis(Holders)
     return (
-        not any(part in memory.written(outer) for part, outer in takers if outer is not None)
-        and not isinstance(parent_of(parts[-1]), (ast.Return, ast.Lambda))
+        not any(holders.writes([use]))
+        and not isinstance(parent_of(holders.whole(use)), (ast.Return, ast.Lambda))
         and all(holder.how is How.LIBRARY for holder in holders.at(use))
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from autofast.facts.parts import handed_parameter, moved_models, parts_of, trained_models
 from autofast.facts.used_parameters import WITHOUT
 from autofast.flow.holders import Holders
-from autofast.flow.memory import Memory, view_of
+from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import (
     arguments_of,
@@ -379,5 +379,5 @@ def kept_memory(script: Script) -> str:
 
 def _is_view(script: Script, node: ast.AST) -> bool:
     plain = isinstance(node, ast.expr) and not is_stored(node) and call_of(node) is None
-    inner = view_of(node) if plain else None  # type: ignore[arg-type]
-    return inner is not None and any(is_weight(t) for t in script.values(inner))
+    viewed = script.analysis(Memory).viewed(node) if plain else ()  # type: ignore[arg-type]
+    return any(is_weight(t) for inner in viewed for t in script.values(inner))

@@ -5,13 +5,11 @@ layout they are copies, or the reverse.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from autofast.flow.holders import Holders, How
-from autofast.flow.memory import Memory, base_of
+from autofast.flow.memory import base_of
 from autofast.flow.program import Flow
-from autofast.model.calls import is_method, taker_of
+from autofast.model.calls import is_method
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import wordset
@@ -40,16 +38,18 @@ def written_through(script: Script, call: ast.Call, base: ast.expr) -> str:
     """
     flow, holders = script.analysis(Flow), script.analysis(Holders)
     mine = [*holders.mentions(call)]
-    for write in chain(_writes(script, mine), _unknown(script, call)):
+    for write in holders.writes(mine):
         return at(write)
+    for holder in holders.ever(call):  # whatever hooks of layers do
+        if holder.how is How.UNKNOWN and not any(map(is_module, script.called(holder.node))):
+            return at(holder.node)
     if not holders.at(call) and not isinstance(parent_of(holders.whole(call)), ast.Return):
         return ""  # nothing has it when its statement is done
     others = [m for made in _makers(script, base) for m in holders.mentions(made)]
-    for write in _writes(script, (n for n in others if n not in mine)):
-        here = is_same_function(write, call)
-        same = statement_of(write) is statement_of(call)
-        if not same and (not here or flow.graph(call).may_follow(write, call)):
-            return at(write)
+    for write in holders.writes(n for n in others if n not in mine):
+        if statement_of(write) is not statement_of(call):
+            if not is_same_function(write, call) or flow.graph(call).may_follow(write, call):
+                return at(write)
     return ""
 
 
@@ -63,19 +63,3 @@ def _makers(script: Script, base: ast.expr) -> list[ast.expr]:
         for made in script.analysis(Flow).origins(under)
         for expr in ([made.value] if made.value else script.analysis(Holders).reads(made.node))
     ]
-
-
-def _writes(script: Script, mentions: Iterable[ast.expr]) -> Iterator[ast.AST]:
-    """What writes to one of these."""
-    memory, holders = script.analysis(Memory), script.analysis(Holders)
-    for part in (p for mention in mentions for p in holders.around(mention)):
-        outer = taker_of(part) or parent_of(part)
-        if outer is not None and part in memory.written(outer):
-            yield outer
-
-
-def _unknown(script: Script, call: ast.Call) -> Iterator[ast.AST]:
-    """What may write to it, since nobody follows it: no layer, whatever its hooks do."""
-    for holder in script.analysis(Holders).ever(call):
-        if holder.how is How.UNKNOWN and not any(map(is_module, script.called(holder.node))):
-            yield holder.node

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -21,7 +21,7 @@ from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition
 from autofast.flow.effects import CHANGERS, CONTAINERS, FIRST, SETTING
 from autofast.flow.graph import Function
-from autofast.flow.memory import base_of, passes_on, renames, views_around
+from autofast.flow.memory import Memory, base_of, passes_on, renames, views_around
 from autofast.flow.program import Flow, function_around, holder_of
 from autofast.flow.scopes import owner, parameters
 from autofast.flow.usage import Act, usage_of
@@ -105,6 +105,7 @@ class Holders:
     def __init__(self, script: Script):
         self.script = script
         self.flow, self.calls = script.analysis(Flow), script.analysis(CallGraph)
+        self.memory = script.analysis(Memory)
 
     # ------------------------------------------------------------------------------------ questions
     def at(self, expr: ast.expr, counts: Counts = bool) -> list[Holder]:
@@ -122,6 +123,16 @@ class Holders:
         """Who may still hold it when the functions have returned that it comes to."""
         found = self.ever(expr, counts)
         return [h for h in found if isinstance(self.home(h), ast.Module)]
+
+    def writes(self, mentions: Iterable[ast.expr]) -> Iterator[ast.AST]:
+        """What writes to one of these, or to a view of it; not what gives a list items."""
+        for part in (p for mention in mentions for p in self.around(mention)):
+            outer = taker_of(part) or parent_of(part)
+            item = isinstance(outer, ast.Subscript) and not is_augmented(outer)
+            if item and self.script.must_be(part, *COLLECTIONS):
+                continue
+            if outer is not None and part in self.memory.written(outer):
+                yield outer
 
     def home(self, holder: Holder) -> Function:
         """The function whose variable it is, or is in; a file for what is in none of a function."""

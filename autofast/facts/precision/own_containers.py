@@ -5,27 +5,23 @@ and dicts, which anybody may change, and tensors that are changed in place.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autofast.facts.hooks import Hooks
-from autofast.facts.makers import Makers, Place
+from autofast.facts.makers import Makers
 from autofast.facts.model_mode import outputs_in_mode
 from autofast.flow.callgraph import CallGraph, code_of
-from autofast.flow.holders import Holders, How
-from autofast.flow.memory import Memory, base_of, view_of
+from autofast.flow.holders import Holders
+from autofast.flow.memory import Memory
 from autofast.flow.positions import nodes_of
-from autofast.flow.program import Flow
-from autofast.flow.scopes import owner, scope_of
 from autofast.flow.slices import put_into
 from autofast.model.calls import is_augmented
-from autofast.model.contents import elements, without_wrappers
+from autofast.model.contents import elements, with_contents, without_wrappers
 from autofast.model.script import Script
-from autofast.model.several import of_kind, surely
-from autofast.model.source import Nodes, parent_of
-from autofast.model.syntax import SEQUENCES, is_attribute
+from autofast.model.several import surely
+from autofast.model.source import parent_of
+from autofast.model.syntax import is_attribute
 from autofast.model.values import Const, Dict, Num, Seq, Tensor, Values
 
-DEEP = 6  # calls and variables
 MAKES = ("builtins.list", "builtins.dict", "builtins.tuple", "collections.OrderedDict")
 
 
@@ -33,86 +29,72 @@ def gives_its_own(script: Script, call: ast.Call) -> bool:
     """Whether nothing else holds a list or a dict that a call of a model gives."""
     if not _has_shared(outputs_in_mode(script, call)):
         return True
-    model = script.called(call)
-    code = [c for t in model for m in without_wrappers(t) for c in code_of(m)]
-    results = [r for c in code for r in script.analysis(CallGraph).results(c.function)]
+    output, holders = _Output(script, call), script.analysis(Holders)
 
     def counts(expr: ast.expr) -> bool:
-        return not (script.must_be(expr, Tensor, Const, Num) or script.called(expr) & model)
+        return output.is_inside(expr) and not script.must_be(expr, Tensor, Const, Num)
 
-    def are_own(exprs: list[ast.expr], deeper: int) -> bool:
-        """Whether they give containers that are made for them, of tensors or of such."""
-        places: list[Place] = [(e, ()) for e in exprs if counts(e)]
-        makers = script.analysis(Makers).sources([*places]) if deeper else []
-        return not places or surely(is_own(m, deeper - 1) for m in makers)
+    def is_own(expr: ast.expr) -> bool:
+        if (made := output.makers.all(expr)) != [expr]:
+            return bool(made)
+        is_made = expr in output.inner and output.parts(expr) is not None
+        return is_made and not holders.beyond(expr, counts)
 
-    def is_own(made: ast.expr, deeper: int) -> bool:
+    found = with_contents(output.results, lambda e: output.below(e) if counts(e) else ())
+    return surely(is_own(expr) or not counts(expr) for expr in found)
+
+
+def change_elsewhere(script: Script, call: ast.Call) -> ast.AST | None:
+    """What changes in place a tensor that a call of a model gives, or that the model has kept of
+    it; None where nobody else holds it, or nothing does.
+    """
+    output, holders = _Output(script, call), script.analysis(Holders)
+    hooked = any(h.is_forward for h in script.analysis(Hooks).found)
+    for made in with_contents(output.results, output.below):
+        if hooked or holders.beyond(made, output.is_inside):
+            changes = holders.writes(holders.mentions(made))
+            if (changed := next((n for n in changes if n not in output.inner), None)) is not None:
+                return changed
+    return None
+
+
+class _Output:
+    """What a call of a model gives: the ``results`` of its code, and what these are made of;
+    ``inner`` is all code that it runs.
+    """
+
+    def __init__(self, script: Script, call: ast.Call):
+        self.script, self.model = script, script.called(call)
+        self.makers, calls = script.analysis(Makers), script.analysis(CallGraph)
+        code = [c for t in self.model for m in without_wrappers(t) for c in code_of(m)]
+        self.results = [r for c in code for r in calls.results(c.function)]
+        self.inner = nodes_of(f for c in code for f in calls.runs(c.function))
+
+    def is_inside(self, expr: ast.expr) -> bool:
+        """Whether it is not handed to the caller yet."""
+        return not self.script.called(expr) & self.model
+
+    def below(self, expr: ast.expr) -> list[ast.expr]:
+        """What makes it; of that, what is in it, or what it is a view of."""
+        if (made := self.makers.all(expr)) != [expr]:
+            return made
+        viewed = self.script.analysis(Memory).viewed(expr)
+        return [*viewed] if (parts := self.parts(expr)) is None else parts
+
+    def parts(self, made: ast.expr) -> list[ast.expr] | None:
+        """What a container that is made there gets, then and later; None for what is none."""
         match made:
             case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
                 pass
             case ast.ListComp(elt=part) | ast.DictComp(value=part):
                 parts = [part]
-            case ast.Call(args=parts) if script.library_function(made) in MAKES:
+            case ast.Call(args=parts) if self.script.library_function(made) in MAKES:
                 pass
             case _:
-                return False
-        holders = script.analysis(Holders)
-        uses = holders.mentions(made, counts)
-        put = [p for u in uses for p in put_into(u) if not _adds_plain(script, u, p)]
-        return not holders.beyond(made, counts) and are_own([*parts, *put], deeper)
-
-    return are_own(results, DEEP)
-
-
-def change_elsewhere(script: Script, call: ast.Call) -> ast.expr | None:
-    """What changes in place a tensor that a call of a model gives, or that the model has kept of
-    it; None where nobody else holds it, or nothing does.
-    """
-    calls, memory = script.analysis(CallGraph), script.analysis(Memory)
-    code = [c for t in script.called(call) for m in without_wrappers(t) for c in code_of(m)]
-    run = [f for c in code for f in calls.runs(c.function)]
-    inner = nodes_of(run)
-    kept = [k for f in run for r in calls.results(f) for k in _keepers(script, r, inner, DEEP)]
-    hooked = any(h.is_forward for h in script.analysis(Hooks).found)
-    if not kept and not hooked:
-        return None
-    names = {k.attr for k in of_kind(kept, ast.Attribute)}
-    for node in script.nodes:
-        for changed in memory.written(node) if node not in inner else ():
-            sources = memory.sources(changed)
-            if call in sources or any(is_attribute(s, *names) for s in sources if names):
-                return changed
-    return None
-
-
-def _keepers(
-    script: Script, expr: ast.expr, inner: Nodes, deeper: int
-) -> Iterator[ast.expr]:
-    """The attributes, and the lists and dicts of others, that hold what an expression in ``inner``
-    gives.
-    """
-    flow, holders = script.analysis(Flow), script.analysis(Holders)
-    for part in expr.elts if isinstance(expr, SEQUENCES) else [expr]:
-        views = [part]
-        while (view := view_of(views[-1])) is not None:
-            views.append(view)
-        base = views[-1]
-        yield from (v for v in views if isinstance(v, ast.Attribute) or _is_of_others(v))
-        for value in flow.values(base) if deeper else ():
-            yield from _keepers(script, value, inner, deeper - 1)
-        names = [d.node for d in flow.reaching(base) if isinstance(d.node, (ast.Name, ast.arg))]
-        reads = [n for name in names for n in holders.reads(name)]
-        for holder in (h for e in (part, *reads) for h in holders.ever(e)):
-            node = holder.node
-            is_other = holder.how is How.ATTRIBUTE or _is_of_others(node)
-            if node in inner and is_other and isinstance(node, ast.expr):
-                yield node
-
-
-def _is_of_others(node: ast.AST) -> bool:
-    """A variable that another function, or the module, has, and what it holds."""
-    base = base_of(node) if isinstance(node, ast.expr) else node
-    return isinstance(base, ast.Name) and owner(base) not in (None, scope_of(base))
+                return None
+        uses = self.script.analysis(Holders).mentions(made, self.is_inside)
+        put = [p for u in uses for p in put_into(u) if not _adds_plain(self.script, u, p)]
+        return [*parts, *put]
 
 
 def _has_shared(found: Values, deeper: int = 4) -> bool:
