@@ -292,6 +292,7 @@ for i in range(6):
         ("out = [self.a(x), self.b(x)]\n        self.parts = (part for part in out)\n        return out", "[*model.parts][1]", False),
         ("out = [self.a(x), self.b(x)]\n        self.parts = reversed(out)\n        return out", "next(model.parts)", False),
         ("out = [self.a(x), self.b(x)]\n        self.parts = zip(out)\n        return out", "[*model.parts][1][0]", False),
+        ("return sum([[part] for part in (self.a(x), self.b(x))], [])", "out[1]", False),
         ("return fill(self, x, memory)", "memory[-1]", False),
         ("global memory\n        memory = [self.a(x), self.b(x)]\n        return memory", "memory[1]", False),
         ("out = []\n        for part in (self.a(x), self.b(x)):\n            self.last = part\n            out.append(part)\n        return out", "out[1]", True),

@@ -1,9 +1,9 @@
 """Whether a copy may stand in for a tensor: only where nobody writes to it afterwards, under this
 name or another one.
 
-Things that are read have no addresses, so this asks the other way round: is there any write in the
-whole script that is not certainly to another tensor, and not certainly over before the copy is
-made?
+Not who holds it (``flow/holders.py``): things that are read have no addresses, so this asks the
+other way round: is there any write in the whole script that is not certainly to another tensor, and
+not certainly over before the copy is made?
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Whether values come to something that nobody follows, which could give them back, or change them,
-under another name.
+under another name. Asked of things by their values, wherever they are: the reader knows who holds
+them, and only what it does not know is looked for (of one expression: ``flow/holders.py``).
 """
 
 from __future__ import annotations

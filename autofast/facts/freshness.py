@@ -1,4 +1,6 @@
-"""Whether a tensor is one of its own, made in this iteration, that nothing changes in place."""
+"""Whether a tensor is one of its own, made in this iteration, that nothing changes in place: by
+``flow/holders.py``, nothing else may hold it either.
+"""
 
 from __future__ import annotations
 

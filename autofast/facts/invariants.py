@@ -411,7 +411,9 @@ class Invariants:
 
 
 class ReadOnly(ValueFlow[None]):
-    """Whether a value may be written to, or come to where nobody follows it."""
+    """Whether a value may be written to, or come to where nobody follows it: by a list of uses that
+    are harmless, which who holds it (``flow/holders.py``) is not.
+    """
 
     def judge(self, use: Usage, context: None) -> Answer:
         match use.act:

@@ -137,9 +137,9 @@ class Holders:
     def home(self, holder: Holder) -> Function:
         """The function whose variable it is, or is in; a file for what is in none of a function."""
         node = base_of(holder.node) if holder.how is How.CONTAINER else holder.node  # type: ignore[arg-type]
-        if not (holder.how is How.VARIABLE or isinstance(node, ast.Name)):
-            return source_of(node).tree
-        return holder_of(node) if isinstance(node, ast.Name) else function_around(node)
+        if isinstance(node, ast.Name) and holder.how in (How.VARIABLE, How.CONTAINER):
+            return holder_of(node)
+        return function_around(node) if holder.how is How.VARIABLE else source_of(node).tree
 
     def mentions(self, expr: ast.expr, counts: Counts = bool) -> Iterator[ast.expr]:
         """``expr``, and all that may be the same value: calls that return it, loads of variables
@@ -344,10 +344,12 @@ class Holders:
                 yield from [Holder(How.UNKNOWN, call)] if argument in first else self._by_container(first[0])
             case Ref(name=name) if name.startswith(COMPUTING) and name not in RUNNING:
                 return
-            case Method(name=name) if name in ADDERS and not isinstance(thing.this, Tensor):
+            case Method(this=Tensor() | Num() | Const(), name=name) if name != "set_":
+                return
+            case Method(name=name) if name in ADDERS:
                 kept = receiver if is_method(call, name) else None
                 yield from self._by_container(kept) if kept else [Holder(How.UNKNOWN, call)]
-            case Method(this=Tensor() | Seq() | Dict() | Num() | Const(), name=name) if name != "set_":
+            case Method(this=Seq() | Dict()):
                 return
             case Method(this=this, name="load_state_dict") if is_module(this) or is_optimizer(this):
                 return  # copies
@@ -357,7 +359,7 @@ class Holders:
                 given = (self.script.values(a) for a in arguments_of(call))
                 runs = any(any_of(found, Func, Bound, Method) for found in given)
                 yield Holder(How.UNKNOWN if runs else How.LIBRARY, call)
-            case _ if not (is_method(call, *ADDERS) and self._is_tensor(call.func.value)):
+            case _:
                 if is_method(call, *ADDERS):
                     yield from self._by_container(call.func.value)
                 yield Holder(How.UNKNOWN, call)

@@ -1,4 +1,6 @@
-"""What is done with the value of an expression, at the place where it stands."""
+"""What is done with the value of an expression, at the place where it stands; who holds it from
+there on: ``holders.py``.
+"""
 
 from __future__ import annotations
 

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from autofast.model.contents import elements
 from autofast.model.events import LoopFrame
 from autofast.model.names import COLLATES, last_part
 from autofast.model.several import all_known
 from autofast.model.tensors import mixed, tensors_in
 from autofast.model.values import (
+    COLLECTIONS,
     NONE,
     NOTHING,
     NUMBER,
@@ -200,9 +202,10 @@ def _folded(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     compared.
     """
     given = [g.values for g in args.positional]
-    if tensors := tensors_in(*given):
-        return values(mixed(tensors))
     alone = len(given) == 1 or name in ("builtins.sum", "math.fsum")
+    folded = NOTHING.union(*given) if not alone else {e for t in first_of(args) for e in elements(t)}
+    if (tensors := tensors_in(*given)) and not any_of(folded, *COLLECTIONS):
+        return values(mixed(tensors))
     parts = iterate(interp, given[0], node) if given and alone else NOTHING.union(*given)
     things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
     rows = frozenset(of_kind(things, Seq)) if name == "builtins.sum" else NOTHING

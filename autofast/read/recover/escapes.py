@@ -4,7 +4,8 @@ A tensor made under ``torch.inference_mode()`` may be read anywhere, but outside
 saved for a backward nor changed
 in place: both are errors. So everything that may carry one out is followed - names, containers,
 attributes, results of functions - to the places where it is used. Reading it as a number, printing
-it and saving it is harmless; what is not understood is a leak.
+it and saving it is harmless; what is not understood is a leak. Not who holds it is asked, which
+``flow/holders.py`` says, but what is done with it there.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ that calls the model for both.
 
 The pass itself stands in code that a backward reaches, so the *way* to it decides: from the first
 frame on in which no backward runs, nothing is trained, provided that nothing with a gradient leaves
-what runs there.
+what runs there: by what the reader has seen put anywhere (``flow/holders.py`` follows one value).
 """
 
 from __future__ import annotations
