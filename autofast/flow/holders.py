@@ -344,12 +344,12 @@ class Holders:
                 yield from [Holder(How.UNKNOWN, call)] if argument in first else self._by_container(first[0])
             case Ref(name=name) if name.startswith(COMPUTING) and name not in RUNNING:
                 return
-            case Method(this=Tensor() | Num() | Const(), name=name) if name != "set_":
+            case Method(this=Tensor() | Num(), name=name) if name != "set_":
                 return
             case Method(name=name) if name in ADDERS:
                 kept = receiver if is_method(call, name) else None
                 yield from self._by_container(kept) if kept else [Holder(How.UNKNOWN, call)]
-            case Method(this=Seq() | Dict()):
+            case Method(this=Seq() | Dict() | Const()):
                 return
             case Method(this=this, name="load_state_dict") if is_module(this) or is_optimizer(this):
                 return  # copies
