@@ -387,3 +387,37 @@ for images in loader:
         scope["Critic"](8)(scope["Generator"](100, 8)(torch.zeros(16, 100, 1, 1)))
     flop = found.convolutions * machine.GPU.convolutions
     assert flop == pytest.approx(3 * counter.get_total_flops()) and not found.why
+
+
+def test_what_other_functions_are_given_is_followed(tmp_path: Path) -> None:
+    """Noise of NumPy behind an alias for a type, images by way of a parameter, and what is computed
+    of both.
+    """
+    text = "import argparse\nimport numpy as np\nfrom torch.utils.data import DataLoader, TensorDataset\n" + HEAD + '''
+Tensor = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+generator = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 48))
+critic = nn.Sequential(nn.Linear(48, 24), nn.LeakyReLU(0.2), nn.Linear(24, 1))
+loader = DataLoader(TensorDataset(torch.randn(640, 48)), batch_size=64, shuffle=True)
+optimizer = torch.optim.Adam(critic.parameters())
+
+
+def penalty(critic, real, fake):
+    alpha = Tensor(np.random.random((real.size(0), 1)))
+    between = (alpha * real + (1 - alpha) * fake).requires_grad_(True)
+    return (critic(between) ** 2).mean()
+
+
+for epoch in range(100):
+    for (images,) in loader:
+        z = Tensor(np.random.normal(0, 1, (images.shape[0], 16)))
+        fake = generator(z)
+        loss = critic(fake).mean() - critic(images).mean() + penalty(critic, images.data, fake.data)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+'''  # fmt: skip
+    path = tmp_path / "train.py"
+    path.write_text(text, encoding="utf-8")
+    found = Cost(read_script(path, tmp_path)).estimate()
+    weights = 16 * 32 + 32 * 48 + 3 * (48 * 24 + 24)
+    assert found.products * machine.GPU.products == pytest.approx(3 * 2 * 64 * weights)

@@ -15,7 +15,8 @@ from autofast.facts.cost.meta import functions
 from autofast.facts.cost.meta.networks import Networks
 from autofast.facts.cost.meta.tensor import SIDE, UNKNOWN, Guess, Ledger, Meta
 from autofast.facts.cost.work import Unsized, Work
-from autofast.flow.program import Flow
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.program import definitions_at
 from autofast.model.calls import receiver_of
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
@@ -25,6 +26,7 @@ from autofast.model.several import of_kind, one
 from autofast.model.values import Given, Method, Ref, Tensor
 
 DEEP = 12  # expressions that one is followed through
+GIVES = ("torch.", "numpy.random.")  # functions whose results are followed
 RGB = 3  # channels of images of which no more is known
 LENGTH = 64  # of a text or another sequence, as is usual
 LENGTHS = re.compile(r"(?:max_?)?(?:seq(?:uence)?_?|context_?|src_?|text_?)?len(?:gth)?|block_size|bptt|context_(?:size|window)")
@@ -169,33 +171,44 @@ class Passes:
         known = self.networks.given(Given(self.script.values(expr), expr))
         if known is not UNKNOWN or depth > DEEP:
             return known
-        made = self.script.analysis(Flow).value(expr) if isinstance(expr, ast.Name) else expr
-        if isinstance(made, ast.Call):
-            found = self._called(made, depth + 1)
-            if found is not UNKNOWN:
-                return found
-        return self._of_loader(expr)
+        found: Any = UNKNOWN
+        match expr:
+            case ast.Name():
+                graph, made = self.script.analysis(CallGraph), definitions_at(self.script, expr)
+                given = one([e for d in made for e in graph.gives(d)])
+                found = UNKNOWN if given is None else self._followed(given, depth + 1)
+            case ast.Call():
+                found = self._called(expr, depth + 1)
+            case ast.BinOp(left=left, right=right):
+                sides = [self._followed(e, depth + 1) for e in (left, right)]
+                found = max(of_kind(sides, Meta), key=lambda x: x.count, default=UNKNOWN)
+        return self._of_loader(expr) if found is UNKNOWN else found
 
     def _called(self, call: ast.Call, depth: int) -> Any:
-        callee = one(self.script.called(call))
-        if callee is not None and is_module(callee):
-            return self._gave.get(id(callee), UNKNOWN)
-        if not isinstance(callee, (Ref, Method)):
-            return UNKNOWN
+        callees = self.script.called(call)
+        modules = [t for t in callees if is_module(t)]
+        if modules:
+            return self._gave.get(id(modules[0]), UNKNOWN) if len(callees) == 1 else UNKNOWN
+        name = one({last_part(t.name) for t in callees if isinstance(t, (Ref, Method))}, "")
         given = [self._followed(a, depth) for a in call.args]
-        receiver = receiver_of(call) if isinstance(callee, Method) else None
-        if receiver is not None:
-            given.insert(0, self._followed(receiver, depth))
-        named = {k.arg: self._followed(k.value, depth) for k in call.keywords if k.arg}
-        if isinstance(callee, Ref) and not callee.name.startswith("torch."):
+        if all(isinstance(t, Method) for t in callees):
+            receiver = receiver_of(call)
+            given.insert(0, UNKNOWN if receiver is None else self._followed(receiver, depth))
+        elif not all(isinstance(t, Ref) and t.name.startswith(GIVES) for t in callees):
             return UNKNOWN
-        name = last_part(callee.name)
-        if name in functions.MAKE and len(given) > 1 and given[0] is UNKNOWN:
-            given[0] = self.guess.items  # torch.randn(images.size(0), 100, 1, 1)
+        named = {k.arg: self._followed(k.value, depth) for k in call.keywords if k.arg}
+        if name in functions.MAKE:
+            given = self._with_batch(given)
         try:
             return functions.operate(Ledger(self.guess), name, given, named)
         except (Unsized, TypeError, ValueError):
             return UNKNOWN
+
+    def _with_batch(self, given: list[Any]) -> list[Any]:
+        """``torch.randn(images.size(0), 100, 1, 1)``: the first of several sizes."""
+        if len(given) > 1 and given[0] is UNKNOWN:
+            return [self.guess.items, *given[1:]]
+        return [self._with_batch(x) if isinstance(x, list) else x for x in given]
 
     def _of_loader(self, expr: ast.expr) -> Any:
         """A batch of images or rows as a loader gives it."""

@@ -110,7 +110,20 @@ class Estimate:
         """The share of a step's time that its update saves: so many seconds of launches, and so
         many seconds of memory.
         """
-        return 1 - self.seconds / self._with(self.host + launches, self.device + accesses)
+        usual = self.usual
+        slower = usual._with(usual.host + 2 * launches, usual.device + accesses)
+        return 1 - usual.seconds / slower
+
+    @property
+    def usual(self) -> Estimate:
+        """The same by a host and a device that are neither fast nor slow."""
+        return replace(
+            self,
+            host=2 * self.host,
+            convolutions=self.convolutions / 2,
+            products=self.products / 2,
+            memory=self.memory / 2,
+        )
 
     @property
     def seconds(self) -> float:
