@@ -110,19 +110,18 @@ class Estimate:
         """The share of a step's time that its update saves: so many seconds of launches, and so
         many seconds of memory.
         """
-        usual = self.usual
+        # a host and a device that are neither fast nor slow
+        usual = replace(self.with_faster_device(2), host=2 * self.host)
         slower = usual._with(usual.host + 2 * launches, usual.device + accesses)
         return 1 - usual.seconds / slower
 
-    @property
-    def usual(self) -> Estimate:
-        """The same by a host and a device that are neither fast nor slow."""
+    def with_faster_device(self, times: float) -> Estimate:
+        """The same on a device that is so many times as fast."""
         return replace(
             self,
-            host=2 * self.host,
-            convolutions=self.convolutions / 2,
-            products=self.products / 2,
-            memory=self.memory / 2,
+            convolutions=self.convolutions / times,
+            products=self.products / times,
+            memory=self.memory / times,
         )
 
     @property

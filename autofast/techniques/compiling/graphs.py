@@ -83,8 +83,9 @@ def _launches(script: Script) -> str:
         idles = facts.idle >= measured.MOST_IDLE
         return "" if idles else f"measured: the GPU idles {measured.percent(facts.idle)} of a step"
     found = script.analysis(Cost).estimate("cuda")
-    if isinstance(found, str):
-        return "" if is_narrow(script) else f"whether launches bound a step is not known: {found}"
+    if found.why:
+        unknown = f"whether launches bound a step is not known: {found.why}"
+        return "" if is_narrow(script) else unknown
     return "" if found.host >= found.device else found.words
 
 

@@ -221,8 +221,8 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
         if fewer == machine.SGD_UPDATE:
             return Gain(0.0, "of SGD with momentum, two operations take all parameters already")
         words = "kernels of the update, for each parameter"
-        saved = 2 * (fewer + tensors(script) / 2) * machine.GPU.launch
-        share = saved / (step.usual.seconds + saved)
+        saved = (fewer + tensors(script) / 2) * machine.GPU.launch
+        share = saved / (step.with_faster_device(2).seconds + saved)
         if share >= min(options.min_gain, machine.KEYWORD):
             return Gain(0.03, words, known=False)
         return Gain(share, f"{words}, in a step {step.words}")
