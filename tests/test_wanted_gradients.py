@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from tests.onerule import apply
+from tests.onerule import apply, run
 
 SCRIPT = """\
 import collections
@@ -169,3 +169,76 @@ save_image(grid, "z.png")""",
 def test_what_ends_in_numbers_is_an_evaluation(numbers: str) -> None:
     done = apply("no-grad-eval", keeping_nothing(numbers))
     assert any("no_grad" in line or "inference_mode" in line for line in done.lines)
+
+
+SUMMED = '''
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+shown = []
+
+
+def distance(features, x, y):
+    return (features(x) - features(y)).pow(2).mean()
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.generator, self.features = nn.Linear(8, 8), nn.Linear(8, 4)
+        self.optimizer = torch.optim.Adam(self.generator.parameters(), 1e-2)
+
+    def process(self, x):
+        self.optimizer.zero_grad()
+        outputs = self.generator(x)
+        loss = 0
+        loss += (outputs - x).abs().mean()
+        {terms}
+        return outputs, loss
+
+    def backward(self, loss):
+        loss.backward()
+        self.optimizer.step()
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=8)
+model = Model()
+
+
+def evaluate():
+    for (x,) in loader:
+        outputs, loss = model.process(x)
+        shown.append(loss.item())
+
+
+for epoch in range(3):
+    for (x,) in loader:
+        if epoch == 1:
+            outputs, loss = model.process(x)
+            model.backward(loss)
+        else:
+            outputs, loss = model.process(x + 0.1)
+            model.backward(loss)
+        shown.append(loss.item())
+    evaluate()
+'''
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        "term = distance(self.features, outputs, x)\nterm = 0.1 * term\nloss += term\nloss += outputs.mean()",
+        "loss += distance(self.features, outputs, x)\nloss += 1\nloss *= 2",
+        "term = distance(self.features, outputs, x)\nloss -= -term\nloss /= 2\nloss **= 1",
+        "term = 0\nterm += distance(self.features, outputs, x)\nterm += 1\nloss = loss + term",
+        "parts = {'a': loss}\nparts['a'] += distance(self.features, outputs, x)\nloss = parts['a']",
+    ],
+)
+def test_what_is_added_to_several_times_is_followed(terms: str) -> None:
+    """A perceptual loss, from a helper that an evaluation runs as well, is one term of several."""
+    text = SUMMED.replace("{terms}", textwrap.indent(terms, " " * 8).strip())
+    done = apply("no-grad-eval", text)
+    assert done.fixes and "        with torch" not in done.text  # the evaluation alone
+    assert run(text)["shown"] == run(done.text)["shown"]

@@ -69,7 +69,9 @@ class Usage:
 
     @property
     def targets(self) -> list[ast.expr]:
-        """What gets the value, or its elements."""
+        """What gets the value, or its elements; of ``y`` in ``y += x``, that again."""
+        if self.act is Act.TARGET and isinstance(self.node, ast.AugAssign):
+            return [self.node.target]
         if self.act not in (Act.BOUND, Act.ADDED, Act.LOOPED):
             return []
         targets: list[ast.expr] = getattr(self.node, "targets", [])
