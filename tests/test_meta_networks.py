@@ -421,3 +421,80 @@ for epoch in range(100):
     found = Cost(read_script(path, tmp_path)).estimate()
     weights = 16 * 32 + 32 * 48 + 3 * (48 * 24 + 24)
     assert found.products * machine.GPU.products == pytest.approx(3 * 2 * 64 * weights)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.n = max(range(10 ** 10))",
+        "self.n = 0.5 in range(10 ** 10)",
+        "self.n = [0]\n        for _ in range(40):\n            self.n = [self.n, self.n]\n        self.m = f'{self.n}' == str(self.n)",
+        "self.n = [0]\n        self.n[0] = self.n\n        self.m = torch.tensor(self.n)",
+        "s = nn.ReLU()\n        for _ in range(40):\n            s = nn.Sequential(s, s)\n        self.layers.add_module('more', s)",
+        "self.n = nn.ModuleList([nn.ReLU()])\n        for _ in range(60):\n            self.n.extend(self.n)",
+        "self.n = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2), 10 ** 9)",
+        "self.n = torch.zeros(10 ** 9).split(1)",
+        "y = torch.zeros(9)\n        for _ in range(60):\n            y = y.repeat(y.numel())",
+        "self.n = round(1, -10 ** 8)",
+        "self.n = '%*d' % (10 ** 9, 1)",
+        "self.n = '{:{}}'.format(1, 10 ** 9)",
+        "import copy\n        a = [0]\n        for _ in range(40):\n            a = [a, a]\n        self.n = copy.deepcopy(a)",
+        "self.n = torch.einsum('bi,oi->bo', unknown, unknown)",
+        "self.n = nn.LayerNorm([8, unknown])",
+        "self.n = torch.eye(8, unknown)",
+        "self.layers.append(self.layers)",
+    ],
+)
+def test_odd_code_ends_soon_and_is_no_error(line: str, tmp_path: Path) -> None:
+    """What the rules ask comes to an answer, and to none of their own errors."""
+    made, _, code = NETWORKS["volumes"]
+    code = code.replace("        self.fc =", f"        {line}\n        self.fc =")
+    path = tmp_path / "train.py"
+    path.write_text(HEAD + code + SCRIPT.format(made=made), encoding="utf-8")
+    found = Cost(read_script(path, tmp_path)).estimate()
+    assert found.host > 0
+
+
+COUNTED = {
+    "values": "x = x.max(dim=2).values",
+    "both": "v, i = x.topk(2, dim=2)\n        x = v.sum(2)",
+    "new axis": "x = x[:, np.newaxis].squeeze(1).mean(2)",
+    "a set": "x = x.mean(2) if 'a' in {'a', 'b'} else x[:, :, 0]",
+    "length": "x = x.mean(2) * len(x)",
+    "pool": "x = nn.AvgPool1d(3, 2, 1, True)(x).mean(2)",
+    "halves": "x = F.glu(torch.cat([x, x], 1), 1).mean(2)",
+    "copies": "x = x.mean(2)\n        for layer in self.copies:\n            x = layer(x)",
+    "an empty list": "x = x.mean(2) if not self.empty else x",
+    "a count": "n = 0\n        def add():\n            nonlocal n\n            n += 1\n        add()\n        x = x.mean(2)\n        for _ in range(n):\n            x = self.copies[0](x)",
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_small_things_that_code_does(name: str, tmp_path: Path) -> None:
+    code = f"""
+import copy
+import numpy as np
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(3, 8, 3)
+        self.copies = nn.ModuleList([copy.deepcopy(nn.Linear(8, 8)) for _ in range(3)])
+        self.empty = nn.ModuleList()
+        self.fc = nn.Linear(8, 2)
+
+    def forward(self, x):
+        x = self.conv(x)
+        {COUNTED[name]}
+        return self.fc(x)
+"""
+    script, runs = networks(tmp_path, HEAD + code + SCRIPT.format(made="Net()"))
+    result = runs.run(script.models[0].thing, [Meta((4, 3, 20))])
+    scope: dict[str, Any] = {}
+    exec(compile(HEAD + code, "model", "exec"), scope)
+    model = scope["Net"]()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        out = model(torch.zeros(4, 3, 20))
+    work = runs.ledger.work
+    assert result.dims == tuple(out.shape) and not runs.ledger.guessed
+    assert work.convolutions + work.products == 3 * counter.get_total_flops()

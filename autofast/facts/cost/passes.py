@@ -26,6 +26,7 @@ from autofast.model.several import of_kind, one
 from autofast.model.values import Given, Method, Ref, Tensor
 
 DEEP = 12  # expressions that one is followed through
+NOT_RUN = "what it runs is not followed"
 GIVES = ("torch.", "numpy.random.")  # functions whose results are followed
 RGB = 3  # channels of images of which no more is known
 LENGTH = 64  # of a text or another sequence, as is usual
@@ -62,11 +63,12 @@ class Passes:
         if side is not None:
             self.guess = replace(self.guess, side=side, sure=True)
         found = self._tried(follows=True)
-        if isinstance(found, Unsized):  # what comes to it may have another shape
+        failed = found if isinstance(found, Unsized) else None
+        if failed is not None:  # what comes to it may have another shape
             found = self._tried(follows=False)
         if isinstance(found, Unsized):
             raise found
-        return found.work, found.guessed
+        return found.work, found.guessed or (str(failed) if failed is not None else "")
 
     def _tried(self, follows: bool) -> Ledger | Unsized:
         """All of them, with images of the largest side that fits."""
@@ -135,6 +137,9 @@ class Passes:
                 raise
             ledger.unsure(str(why))
             return why
+        except Exception:  # code of any kind, with arguments that are partly guessed
+            ledger.unsure(NOT_RUN)
+            return Unsized(NOT_RUN)
         return ledger.work
 
     def _pass(self, occurrence: Occurrence, follows: bool) -> None:
@@ -201,7 +206,7 @@ class Passes:
             given = self._with_batch(given)
         try:
             return functions.operate(Ledger(self.guess), name, given, named)
-        except (Unsized, TypeError, ValueError):
+        except Exception:  # of what is partly guessed
             return UNKNOWN
 
     def _with_batch(self, given: list[Any]) -> list[Any]:

@@ -132,6 +132,12 @@ class Cls(Mutable, Thing):
         """
         if len(self.bases) < 2:  # nearly always
             return [self, *(self.bases[0].lineage() if self.bases else ())]
+        known = self.__dict__.get("_lineage")
+        if known is None or known[0] != self.bases:
+            known = self.__dict__["_lineage"] = self.bases, self._merged()
+        return [*known[1]]
+
+    def _merged(self) -> list[Cls]:
         todo = [base.lineage() for base in self.bases] + [list(self.bases)]
         order = [self]
         while todo := [line for line in todo if line]:

@@ -60,6 +60,7 @@ class Evaluator(Expressions):
     # ------------------------------------------------------------------------------------- calls
     def call(self, what: Any, args: list[Any], named: dict[str, Any]) -> Any:
         """What a call gives."""
+        self.ledger.budget.spend()
         match what:
             case Layer():
                 return self.layer(what, args, named)
@@ -228,7 +229,7 @@ class Evaluator(Expressions):
             return functions.operate(self.ledger, name, [this, *args], named)
         if is_harmless(this, name):
             wide = isinstance(this, str) and name == "format" and WIDE.search(this)
-            return UNKNOWN if wide else native(getattr(this, name), args, named)
+            return UNKNOWN if wide else native(self.ledger, getattr(this, name), args, named)
         return UNKNOWN
 
     def _super(self, this: Super, name: str, args: list[Any], named: dict[str, Any]) -> Any:
@@ -250,7 +251,7 @@ class Evaluator(Expressions):
     def block(self, body: Iterable[ast.stmt], frame: Frame) -> Jump | None:
         """Run statements; what ends them early, where something does."""
         for stmt in body:
-            self._step()
+            self.ledger.budget.spend()
             if (jump := self._statement(stmt, frame)) is not None:
                 return jump
         return None
@@ -289,6 +290,10 @@ class Evaluator(Expressions):
                 frame.vars[stmt.name] = self._made(stmt, frame)
             case ast.Raise():
                 raise Unsized("it raises an error")
+            case ast.Nonlocal(names=names):
+                frame.shared.update(names)
+            case ast.Global():
+                self.ledger.unsure("a variable of a module is set")
             case ast.Break() | ast.Continue():
                 return Jump(leaves=False, again=isinstance(stmt, ast.Continue))
             case ast.Match() | ast.ClassDef() | ast.Delete():
@@ -307,7 +312,7 @@ class Evaluator(Expressions):
         if items is None:
             self.ledger.unsure("how often a loop turns is not known")
             items = []
-        before = self._done()
+        before, launched = self._done(), self.ledger.work.kernels
         for n, item in enumerate(items, 1):
             self.assign(target, item, frame)
             jump = self.block(body, frame)
@@ -315,8 +320,10 @@ class Evaluator(Expressions):
                 return jump.outside
             if n % IDLE == 0:
                 if self._done() == before:
+                    if self.ledger.work.kernels > launched:  # in a pass, not in a constructor
+                        self.ledger.unsure("a long loop is not followed")
                     break  # numbers of a table
-                before = self._done()
+                before, launched = self._done(), self.ledger.work.kernels
         return self.block(orelse, frame)
 
     def _done(self) -> tuple[int, float]:

@@ -21,20 +21,17 @@ from autofast.facts.cost.meta.objects import (
 )
 from autofast.facts.cost.meta.python import (
     COMPARES,
-    MOST_ITEMS,
     SIGNS,
+    UNARY,
     is_harmless,
     native,
     too_large,
 )
-from autofast.facts.cost.meta.tensor import UNKNOWN, Ledger, Meta, broadcast
+from autofast.facts.cost.meta.tensor import UNKNOWN, Ledger, Meta, broadcast, few
 from autofast.facts.cost.work import Unsized
 from autofast.model.calls import is_name
 from autofast.model.syntax import Def
 from autofast.model.values import Cls, Env, Func, Module, Values
-
-MOST = 60_000  # expressions and statements: a tenth of a second
-IN_ALL = 200_000  # with all sides of images that are tried
 
 
 class Expressions:
@@ -49,21 +46,16 @@ class Expressions:
         self.ledger, self._concrete, self._values = ledger, concrete, values
         self.made = 0  # layers of torch
         self.weights: list[Meta] = []  # parameters that constructors make by hand
-        self._steps = self._all = self._depth = 0
+        self._depth = 0
         self._asking: set[str] = set()
         self._paused: dict[ast.AST, bool] = {}
 
     def restart(self, ledger: Ledger) -> None:
         """Count anew, with what has been made so far."""
-        self.ledger, self._steps, self._depth = ledger, 0, 0
+        ledger.budget, ledger.budget.here = self.ledger.budget, 0
+        self.ledger, self._depth = ledger, 0
         for weight in self.weights:
             ledger.use(weight, weight.count, 1)
-
-    def _step(self) -> None:
-        self._steps += 1
-        self._all += 1
-        if self._steps > MOST or self._all > IN_ALL:
-            raise Unsized("it takes too long to follow")
 
     def call(self, what: Any, args: list[Any], named: dict[str, Any]) -> Any:
         """What a call gives."""
@@ -75,7 +67,7 @@ class Expressions:
 
     def value(self, expr: ast.expr, frame: Frame) -> Any:
         """What an expression gives; where its parts do not tell, what the reader says of it."""
-        self._step()
+        self.ledger.budget.spend()
         found = self._value(expr, frame)
         if found is UNKNOWN and isinstance(expr, (ast.Attribute, ast.Subscript, ast.Call)):
             return self._concrete(self._values(expr))
@@ -126,11 +118,11 @@ class Expressions:
             case ast.JoinedStr(values=values):
                 return self._text(values, frame)
             case ast.Set(elts=elts):
-                return UNKNOWN
+                return native(self.ledger, dict.fromkeys, [self._elements(elts, frame)], {})
         return UNKNOWN
 
     def _enter(self, to: dict[Any, Any], key: ast.expr, value: ast.expr, frame: Frame) -> None:
-        native(to.__setitem__, [self.value(key, frame), self.value(value, frame)], {})
+        native(self.ledger, to.__setitem__, [self.value(key, frame), self.value(value, frame)], {})
 
     def _made(self, node: Def | ast.Lambda, frame: Frame) -> Closure:
         defaults = [self.value(d, frame) for d in node.args.defaults]
@@ -145,7 +137,7 @@ class Expressions:
             found = self.value(inner, frame)
             if found is UNKNOWN:
                 return UNKNOWN
-            parts.append(str(found))
+            parts.append(str(native(self.ledger, str, [found], {})))
         return "".join(parts)
 
     def look_up(self, name: str, frame: Frame) -> Any:
@@ -186,6 +178,8 @@ class Expressions:
                 return library.layer_attribute(this, name)
             case Super():
                 return Method(this, name)
+            case functions.Pair() if name in ("values", "indices"):
+                return getattr(this, name)
             case Meta(dims=dims):
                 if name in ("shape", "ndim"):
                     return dims if name == "shape" else len(dims)
@@ -273,7 +267,7 @@ class Expressions:
             if key is None:
                 made.update(found if isinstance(found, dict) else {})
             else:
-                native(made.__setitem__, [self.value(key, frame), found], {})
+                native(self.ledger, made.__setitem__, [self.value(key, frame), found], {})
         return made
 
     def _comprehend(
@@ -305,7 +299,7 @@ class Expressions:
         if isinstance(held, (Layer, Object)):
             return library.part(held, place)
         if isinstance(held, (list, tuple, dict, str, range)) and place is not UNKNOWN:
-            return native(operator.getitem, [held, place], {})
+            return native(self.ledger, operator.getitem, [held, place], {})
         return UNKNOWN
 
     def _part(self, x: Meta, key: ast.expr, frame: Frame) -> Meta:
@@ -328,6 +322,9 @@ class Expressions:
                 found.append(self._sliced(dims[n], k, frame))
             else:
                 place = self.value(k, frame)
+                if place is None:  # np.newaxis
+                    found.append(1)
+                    continue
                 if isinstance(place, Meta):
                     found += place.dims[:1] if place.dims == x.dims[: len(place.dims)] else place.dims
                     n += len(place.dims) - 1 if place.dims == x.dims[: len(place.dims)] else 0
@@ -344,6 +341,8 @@ class Expressions:
 
     def _binary(self, op: ast.operator, left: Any, right: Any) -> Any:
         tensors = [t for t in (left, right) if isinstance(t, Meta)]
+        if isinstance(left, (Layer, Object)) and isinstance(op, ast.Add):
+            return library.joined(left, right)
         if tensors:
             if isinstance(op, ast.MatMult):
                 return functions.operate(self.ledger, "matmul", [left, right], {})
@@ -351,7 +350,7 @@ class Expressions:
             return Meta(broadcast(tensors), all(t.whole for t in tensors) and not isinstance(op, ast.Div))
         if left is UNKNOWN or right is UNKNOWN or too_large(op, left, right):
             return UNKNOWN
-        return native(SIGNS.get(type(op)), [left, right], {})
+        return native(self.ledger, SIGNS.get(type(op)), [left, right], {})
 
     def _unary(self, op: ast.unaryop, value: Any) -> Any:
         if isinstance(value, Meta):
@@ -360,8 +359,8 @@ class Expressions:
         if value is UNKNOWN:
             return UNKNOWN
         if isinstance(op, ast.Not):
-            return not value
-        return native(operator.neg if isinstance(op, ast.USub) else operator.pos, [value], {})
+            return not _is_true(value)
+        return native(self.ledger, UNARY[type(op)], [value], {})
 
     def _either(self, first_true: bool, values: list[ast.expr], frame: Frame) -> Any:
         found: Any = UNKNOWN
@@ -386,48 +385,57 @@ class Expressions:
                 return Meta(broadcast(tensors), whole=True)
             elif first is UNKNOWN or second is UNKNOWN:
                 return UNKNOWN
+            elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(second, Layer):
+                found = (first in second.attrs.get("names", ())) is isinstance(op, ast.In)
             else:
-                found = native(COMPARES[type(op)], [first, second], {})
+                found = native(self.ledger, COMPARES[type(op)], [first, second], {})
             if found is UNKNOWN or not found:
                 return found
             first = second
         return True
 
     def _truth(self, test: ast.expr, frame: Frame) -> bool:
-        found = self.value(test, frame)
-        return found is not UNKNOWN and not isinstance(found, Meta) and bool(found)
+        return _is_true(self.value(test, frame))
 
     # ----------------------------------------------------------------------------------- targets
     def items(self, value: Any) -> list[Any] | None:
         """What a loop goes over; None where that is not known."""
         if isinstance(value, Meta) and value.dims:
-            return [value.like(*value.dims[1:])] * min(value.dims[0], MOST_ITEMS)
+            return [value.like(*value.dims[1:])] * few(value.dims[0])
         if isinstance(value, (Object, Layer)):
             return library.parts_of(value)
         if not isinstance(value, (list, tuple, dict, range, str)):
             return None
-        if len(value) > MOST_ITEMS:
-            raise Unsized("it takes too long to follow")
+        few(len(value))
         return list(value)
 
     def assign(self, target: ast.expr, found: Any, frame: Frame) -> None:
         match target:
             case ast.Name(id=name):
-                frame.vars[name] = found
+                self._home(name, frame).vars[name] = found
             case ast.Attribute(value=owner, attr=attr):
                 this = self.value(owner, frame)
                 if isinstance(this, (Object, Layer, Backbone)):
                     this.attrs[attr] = found
             case ast.Subscript(value=owner, slice=key):
                 held, place = self.value(owner, frame), self.value(key, frame)
-                if isinstance(held, (list, dict)) and place is not UNKNOWN:
-                    native(held.__setitem__, [place, found], {})
+                if isinstance(held, list) and place is UNKNOWN:
+                    self.ledger.unsure("a list is not followed")
+                elif isinstance(held, (list, dict)) and place is not UNKNOWN:
+                    native(self.ledger, held.__setitem__, [place, found], {})
                 elif isinstance(held, Layer) and "parts" in held.attrs:
                     library.set_part(held, place, found)
                 elif isinstance(held, Meta):
                     self.ledger.launch()
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
                 self._unpack(elts, found, frame)
+
+    def _home(self, name: str, frame: Frame) -> Frame:
+        """Whose variable it is: of a function around, where that is said by ``nonlocal``."""
+        home: Frame | Env | None = frame
+        while isinstance(home, Frame) and name in home.shared:
+            home = home.outer
+        return home if isinstance(home, Frame) else frame
 
     def _unpack(self, targets: list[ast.expr], found: Any, frame: Frame) -> None:
         parts = self.items(found) if not isinstance(found, str) else None
@@ -445,3 +453,10 @@ class Expressions:
 
 def _is_new_axis(key: ast.expr) -> bool:
     return isinstance(key, ast.Constant) and key.value is None
+
+
+def _is_true(found: Any) -> bool:
+    """What is not known is taken for false."""
+    if isinstance(found, (Layer, Object)):
+        return library.held_by(found) != []
+    return found is not UNKNOWN and not isinstance(found, Meta) and bool(found)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
-from autofast.facts.cost.meta.tensor import UNKNOWN, Ledger, Meta, axis, broadcast
+from autofast.facts.cost.meta.tensor import UNKNOWN, Ledger, Meta, axis, broadcast, checked, few
 from autofast.facts.cost.work import Unsized
 from autofast.model.several import are_whole, of_kind, wordset
 from autofast.ops import is_pointwise
@@ -17,7 +17,7 @@ TABLE: dict[str, Handler] = {}
 # By element, or of the same sizes; most take one kernel forwards and one backwards.
 SAME = wordset("""
     contiguous clone softmax log_softmax softmin dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout
-    cumsum cumprod tril triu flip roll sort renorm normalize gumbel_softmax masked_fill masked_scatter where
+    cumsum cumprod tril triu flip roll renorm normalize gumbel_softmax masked_fill masked_scatter where
     relu6 hardswish hardsigmoid hardtanh elu selu celu gelu silu mish prelu rrelu leaky_relu softplus softsign softshrink
     hardshrink tanhshrink threshold logsigmoid relu sigmoid tanh uniform normal bernoulli clamp clamp_min clamp_max
     rand_like randn_like zeros_like ones_like empty_like full_like new_tensor scatter scatter_add index_add index_copy
@@ -43,8 +43,18 @@ LOSSES = wordset("""
 """)
 
 
+class Pair(NamedTuple):
+    """What ``max`` along a dimension gives, and others."""
+
+    values: Meta
+    indices: Meta
+
+
 class Unseen(Unsized):
     """An operand is not known, and so the result is not."""
+
+
+DEEPEST = 16  # lists in each other that a tensor is made of
 
 
 @dataclass
@@ -107,8 +117,9 @@ def operate(ledger: Ledger, name: str, args: list[Any], named: dict[str, Any]) -
     if name in MAKE:
         return _made(call)
     if name in TABLE and (given or TABLE[name] in (_range, _new)):
+        ledger.budget.spend()
         try:
-            return TABLE[name](call)
+            return checked(TABLE[name](call))
         except Unseen as why:
             ledger.unsure(str(why))
             return UNKNOWN
@@ -158,7 +169,7 @@ def _made(call: Call) -> Any:
     skip = 1 if call.args and isinstance(call.args[0], Meta) else 0
     if name == "eye":
         n = call.whole(skip, "n")
-        return Meta((n, call.get(skip + 1, "m", n)))
+        return Meta((n, call.whole(skip + 1, "m", n)))
     if name == "randint":
         of = next((a for a in call.args if isinstance(a, (tuple, list))), call.named.get("size"))
         if of is None or not are_whole(of):
@@ -199,7 +210,7 @@ def _new(call: Call) -> Any:
     value: Any = call.get(0, "data")
     if call.name.endswith("Tensor") and call.args and are_whole(call.args):
         return Meta(tuple(call.args), call.name != "FloatTensor" and call.name != "Tensor")
-    while isinstance(value, (list, tuple)):
+    while isinstance(value, (list, tuple)) and len(dims) < DEEPEST:
         dims.append(len(value))
         value = value[0] if value else None
     if value is UNKNOWN:
@@ -229,7 +240,7 @@ def _reduced(call: Call) -> Any:
     keeps = call.get(place + 1, "keepdim", call.named.get("keepdims", False)) is True
     left = [1 if n in places else d for n, d in enumerate(x.dims) if keeps or n not in places]
     found = Meta(tuple(left), whole)
-    return (found, replace(found, whole=True)) if name in PAIRS else found
+    return Pair(found, replace(found, whole=True)) if name in PAIRS else found
 
 
 # -------------------------------------------------------------------------------------------- views
@@ -398,6 +409,7 @@ def _split(call: Call) -> tuple[Meta, ...]:
 def _cut(x: Meta, size: int, call: Call) -> tuple[Meta, ...]:
     n = axis(call.whole(2, "dim", 0), len(x.dims))
     starts = range(0, x.dims[n], max(size, 1))
+    few(len(starts))
     return tuple(
         x.like(*x.dims[:n], min(size, x.dims[n] - start), *x.dims[n + 1 :]) for start in starts
     )
@@ -406,7 +418,7 @@ def _cut(x: Meta, size: int, call: Call) -> tuple[Meta, ...]:
 @operation("unbind")
 def _unbind(call: Call) -> tuple[Meta, ...]:
     x, n = call.tensor(), axis(call.whole(1, "dim", 0), len(call.tensor().dims))
-    return (x.like(*x.dims[:n], *x.dims[n + 1 :]),) * x.dims[n]
+    return (x.like(*x.dims[:n], *x.dims[n + 1 :]),) * few(x.dims[n])
 
 
 @operation("narrow")
@@ -437,7 +449,8 @@ def _cat(call: Call) -> Meta:
     parts = call.get(0, "tensors")
     if not isinstance(parts, (list, tuple)) or not all(isinstance(p, Meta) for p in parts):
         raise Unseen("what is put together is not known")
-    n = axis(call.get(1, "dim", call.named.get("axis", 0)), len(parts[0].dims))
+    across = 1 if call.name == "hstack" and len(parts[0].dims) > 1 else 0
+    n = axis(call.get(1, "dim", call.named.get("axis", across)), len(parts[0].dims))
     call.ledger.launch()
     call.ledger.put_out(sum(p.count for p in parts))
     first: Meta = parts[0]
@@ -469,13 +482,28 @@ def _index_select(call: Call) -> Meta:
     return x.like(*x.dims[:n], index.count, *x.dims[n + 1 :])
 
 
+@operation("sort")
+def _sort(call: Call) -> Pair:
+    x = call.tensor()
+    call.ledger.launch()
+    return Pair(x, replace(x, whole=True))
+
+
+@operation("glu")
+def _glu(call: Call) -> Meta:
+    x = call.tensor()
+    n = axis(call.whole(1, "dim", -1), len(x.dims))
+    call.ledger.launch()
+    return x.like(*x.dims[:n], x.dims[n] // 2, *x.dims[n + 1 :])
+
+
 @operation("topk", "kthvalue")
-def _topk(call: Call) -> tuple[Meta, Meta]:
+def _topk(call: Call) -> Pair:
     x, k = call.tensor(), call.whole(1, "k")
     n = axis(call.whole(2, "dim", -1), len(x.dims))
     call.ledger.launch()
     found = x.like(*x.dims[:n], k, *x.dims[n + 1 :])
-    return found, replace(found, whole=True)
+    return Pair(found, replace(found, whole=True))
 
 
 @operation("one_hot")
@@ -488,6 +516,7 @@ def _one_hot(call: Call) -> Meta:
 @operation("meshgrid")
 def _meshgrid(call: Call) -> tuple[Meta, ...]:
     axes = of_kind(_flat(call.args), Meta)
+    few(len(axes) ** 2)
     return tuple(a.like(*(b.count for b in axes)) for a in axes)
 
 
@@ -561,6 +590,8 @@ def _einsum(call: Call) -> Meta:
             raise Unsized(f"{x.dims} do not fit {form}")
         sizes.update(zip(letters, x.dims, strict=True))
     call.ledger.launch(1, 2)
+    if len(parts) > 2:
+        call.ledger.unsure("in which order einsum multiplies is not known")
     if len(parts) > 1:
         call.ledger.multiply(prod(sizes.values()))
     return Meta(tuple(sizes[c] for c in gives))

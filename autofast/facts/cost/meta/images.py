@@ -39,8 +39,9 @@ def slid(
     """
     found = []
     for d, k, s, p, w in zip(dims, kernel, stride, padding, dilation, strict=True):
-        room = d + 2 * p - (k - 1) * w - 1
-        found.append((-(-room // max(s, 1)) if up else room // max(s, 1)) + 1)
+        room, step = d + 2 * p - (k - 1) * w - 1, max(s, 1)
+        many = (-(-room // step) if up else room // step) + 1
+        found.append(many - 1 if up and (many - 1) * step >= d + p else many)
     if min(found) < 1:
         raise Unsized("its images are too small", over=-1)
     return tuple(found)
@@ -110,7 +111,7 @@ def _pool(call: Call) -> Any:
     stride = call.get(2, "stride")
     stride = kernel if stride is None or stride == () else stride
     dilation = call.get(4, "dilation", 1) if call.name.startswith("max") else 1
-    up = call.named.get("ceil_mode") is True
+    up = call.get(4 if call.name.startswith("avg") else -1, "ceil_mode") is True
     windows = (each(kernel, n), each(stride, n), each(call.get(3, "padding", 0), n))
     dims = slid(x.dims[-n:], *windows, each(dilation, n), up)
     call.ledger.launch()

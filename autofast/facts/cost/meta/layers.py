@@ -19,6 +19,7 @@ POOLS = re.compile(r"(?:Adaptive)?(?:Max|Avg)Pool[123]d$")
 PADS = re.compile(r"(?:Zero|Reflection|Replication|Constant|Circular)Pad([123])d$")
 # Sizes that are usual, where a script does not say them.
 CLASSES, FEATURES, WORDS, CHANNELS = 1024, 64, 10_000, 3
+MOST_LAYERS = 1_000
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"})
 Passes = Callable[["Layer", Ledger, list[Any], dict[str, Any]], Any]
@@ -121,14 +122,18 @@ def _make_recurrent(layer: Layer) -> None:
     call, gates = layer.call, GATES[layer.kind.removesuffix("Cell")]
     taken, hidden = call.whole(0, "input_size"), call.whole(1, "hidden_size")
     layers = 1 if layer.kind.endswith("Cell") else call.whole(2, "num_layers", 1)
-    ways = 2 if call.named.get("bidirectional") is True else 1
+    ways = 2 if call.get(6, "bidirectional") is True else 1
+    if call.named.get("proj_size") or layers > MOST_LAYERS:
+        raise Unsized(f"what {layer.kind} costs is not known")
+    products = 0
     total = 0
     for n in range(layers):
         into = taken if n == 0 else hidden * ways
+        products += ways * gates * hidden * (into + hidden)
         total += ways * gates * hidden * (into + hidden + 2)
     layer.parameters, layer.tensors = total, 4 * layers * ways
     layer.attrs.update(
-        input_size=taken, hidden_size=hidden, num_layers=layers, bidirectional=ways == 2,
+        products=products, input_size=taken, hidden_size=hidden, num_layers=layers, bidirectional=ways == 2,
         batch_first=call.get(4, "batch_first", False) is True,
     )  # fmt: skip
 
@@ -228,7 +233,7 @@ def _recurrent(layer: Layer, ledger: Ledger, value: Any) -> Any:
     x = ledger.sequence(value, found["input_size"], first)
     batch, length = x.dims[:2] if first else (x.dims[1], x.dims[0])
     ways = 2 if found["bidirectional"] else 1
-    ledger.multiply(batch * length * (layer.parameters))
+    ledger.multiply(batch * length * found["products"])
     ledger.put_out(batch * length * hidden * gates * layers * ways)
     # cuDNN: a few kernels of a step of a layer, forwards and backwards, without Python in between
     ledger.launch(layers * ways, 2 * layers * ways)
@@ -240,7 +245,7 @@ def _recurrent(layer: Layer, ledger: Ledger, value: Any) -> Any:
 def _cell(layer: Layer, ledger: Ledger, value: Any) -> Any:
     found = layer.attrs
     x = ledger.rows(value, found["input_size"])
-    ledger.multiply(x.dims[0] * layer.parameters)
+    ledger.multiply(x.dims[0] * found["products"])
     ledger.launch(10, 20)
     state = Meta((*x.dims[:-1], found["hidden_size"]))
     return (state, state) if layer.kind == "LSTMCell" else state
@@ -274,7 +279,7 @@ def _encoder_layer(layer: Layer) -> None:
 
 def _encoder(layer: Layer) -> None:
     inner, many = layer.get(0, "encoder_layer", layer.get(0, "decoder_layer")), layer.get(1, "num_layers")
-    if not isinstance(inner, Layer) or type(many) is not int:
+    if not isinstance(inner, Layer) or type(many) is not int or many > MOST_LAYERS:
         raise Unsized("how many layers it has is not known")
     layer.attrs.update(layer=inner, many=many)
     layer.parameters, layer.tensors = inner.parameters * many, inner.tensors * many
@@ -320,6 +325,7 @@ def _transformer(layer: Layer, ledger: Ledger, args: list[Any], named: dict[str,
 
 def _block(layer: Layer, ledger: Ledger, value: Any, memory: Any) -> Meta:
     """Attention (a decoder's twice), and two dense layers."""
+    ledger.budget.spend()
     x = attend(layer, ledger, value, value, value)
     if layer.attrs["attends"] > 1:
         x = attend(layer, ledger, x, memory, memory)

@@ -9,6 +9,7 @@ import builtins
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from autofast.facts.cost.meta import functions, layers
@@ -16,7 +17,7 @@ from autofast.facts.cost.meta.backbones import FIGURES, HEADS, Backbone
 from autofast.facts.cost.meta.layers import CONTAINERS, Layer
 from autofast.facts.cost.meta.objects import Closure, Library, Method, Object, Partial, Runs
 from autofast.facts.cost.meta.python import native, power
-from autofast.facts.cost.meta.tensor import UNKNOWN, Meta
+from autofast.facts.cost.meta.tensor import UNKNOWN, Meta, few
 from autofast.facts.cost.work import Unsized
 from autofast.model.names import TIMM, VISION, WRAPPERS, canonical, last_part, makes_module
 from autofast.model.several import wordset
@@ -28,7 +29,7 @@ PLAIN = wordset(
 MATH = wordset("sqrt log log2 log10 exp ceil floor sin cos tan tanh gcd prod fabs hypot trunc")
 NUMPY = {"prod": math.prod, "sqrt": math.sqrt, "log": math.log, "log2": math.log2, "exp": math.exp,
          "ceil": math.ceil, "floor": math.floor, "abs": abs, "power": power, "log10": math.log10}  # fmt: skip
-QUIET = wordset("torch.no_grad torch.inference_mode torch.autograd.no_grad")
+QUIET = wordset("torch.no_grad torch.inference_mode")
 NO_GRADIENT = Library("no_grad")
 # Methods of a module that give it back, that say nothing here, and that list what it has.
 ITSELF = wordset("to cuda cpu float half double bfloat16 train eval requires_grad_ type share_memory apply xpu")
@@ -66,8 +67,16 @@ def container(kind: str, args: list[Any], named: dict[str, Any], node: object = 
             raise Unsized("its layers are not known")
         parts = list(args) if kind == "Sequential" else list(given) if isinstance(given, (list, tuple)) else parts_of(given) or []
         names = [str(n) for n in range(len(parts))]
+    few(len(parts))
     layer.attrs.update(parts=parts, names=names)
     return layer
+
+
+def joined(left: Any, right: Any) -> Any:
+    """``Sequential(...) + Sequential(...)``, ``layers += [layer]``"""
+    first = held_by(left)
+    second = right if isinstance(right, (list, tuple)) else held_by(right)
+    return UNKNOWN if first is None or second is None else sequential([*first, *second])
 
 
 def sequential(parts: list[Any]) -> Layer:
@@ -152,6 +161,7 @@ def _append(ev: Runs, this: Any, args: list[Any], named: dict[str, Any]) -> Any:
     if held is not None:
         held.append(args[0])
         _renamed(this)
+        few(len(held))
     return this
 
 
@@ -160,6 +170,7 @@ def _extend(ev: Runs, this: Any, args: list[Any], named: dict[str, Any]) -> Any:
     if held is not None:
         held.extend(ev.items(args[0]) or ())
         _renamed(this)
+        few(len(held))
     return this
 
 
@@ -263,6 +274,8 @@ def set_part(this: Layer, place: Any, found: Any) -> None:
 # ---------------------------------------------------------------------------------------- functions
 def attribute(owner: str, name: str) -> Any:
     """``math.pi``, ``torch.nn``"""
+    if owner == "numpy" and name == "newaxis":
+        return None
     if owner in ("math", "numpy") and isinstance(found := getattr(math, name, None), float):
         return found
     return Library(canonical(f"{owner}.{name}"))
@@ -281,7 +294,7 @@ def call(ev: Runs, name: str, args: list[Any], named: dict[str, Any]) -> Any:
         return NO_GRADIENT
     if name in WRAPPERS or PASSES.match(name):
         return args[0] if args else UNKNOWN
-    if name == "torch.nn.Parameter" or name == "torch.nn.parameter.Parameter":
+    if name == "torch.nn.Parameter":
         return _parameter(ev, args, named)
     if name.startswith("torch.nn.init."):
         return args[0] if args else UNKNOWN
@@ -292,11 +305,11 @@ def call(ev: Runs, name: str, args: list[Any], named: dict[str, Any]) -> Any:
     if name == "torch.utils.checkpoint.checkpoint" and args:
         return ev.call(args[0], args[1:], {})
     if name in ("copy.deepcopy", "copy.copy") and args:
-        return args[0]
+        return cloned(args[0])
     if name == "functools.partial" and args:
         return Partial(args[0], args[1:], named)
     if name in ("collections.OrderedDict", "collections.defaultdict"):
-        return native(dict, args if short == "OrderedDict" else [], named)
+        return native(ev.ledger, dict, args if short == "OrderedDict" else [], named)
     if name in ("einops.rearrange", "einops.repeat", "einops.reduce"):
         return _rearranged(ev, args, named)
     if name.startswith((VISION, TIMM, "timm.")):
@@ -306,6 +319,34 @@ def call(ev: Runs, name: str, args: list[Any], named: dict[str, Any]) -> Any:
     if any(isinstance(a, Meta) and not a.whole for a in args):
         ev.ledger.unsure(f"what {name}() costs is not known")
     return UNKNOWN
+
+
+def cloned(this: Any, seen: dict[int, Any] | None = None) -> Any:
+    """A copy of a module with its layers, or of a list."""
+    seen = {} if seen is None else seen
+    if id(this) in seen:
+        return seen[id(this)]
+    few(len(seen))
+    match this:
+        case Layer():
+            made: Any = replace(this, attrs=dict(this.attrs))
+            seen[id(this)] = made
+            if "parts" in made.attrs:
+                made.attrs["parts"] = [cloned(part, seen) for part in made.attrs["parts"]]
+        case Object():
+            made = replace(this)
+            seen[id(this)] = made
+            made.attrs = {k: cloned(v, seen) for k, v in this.attrs.items()}
+            made.parts, made.base = cloned(this.parts, seen), cloned(this.base, seen)
+        case list():
+            made = seen[id(this)] = []
+            made += [cloned(part, seen) for part in this]
+        case dict():
+            made = seen[id(this)] = {}
+            made.update((k, cloned(v, seen)) for k, v in this.items())
+        case _:
+            return this
+    return made
 
 
 def _parameter(ev: Runs, args: list[Any], named: dict[str, Any]) -> Any:
@@ -336,13 +377,17 @@ def _number(ev: Runs, space: str, short: str, args: list[Any], named: dict[str, 
     if args and isinstance(args[0], Meta):
         return functions.operate(ev.ledger, short, args, named)
     func = NUMPY.get(short) if space == "numpy" else getattr(math, short) if short in MATH else None
-    return native(func, args, named) if func is not None else UNKNOWN
+    return native(ev.ledger, func, args, named) if func is not None else UNKNOWN
 
 
 def _builtin(ev: Runs, name: str, args: list[Any], named: dict[str, Any]) -> Any:
     if name in BUILTINS:
         return BUILTINS[name](ev, args, named)
-    if name not in PLAIN or UNKNOWN in args:
+    if name not in PLAIN or UNKNOWN in args or (named and name not in ("dict", "int", "float")):
+        return UNKNOWN
+    if name == "len" and args and isinstance(args[0], Meta) and args[0].dims:
+        return args[0].dims[0]
+    if name == "round" and len(args) > 1 and args[1] not in range(-20, 20):
         return UNKNOWN
     if name in ("list", "tuple", "sorted", "reversed", "set", "any", "all", "sum", "len") and args:
         return _over(ev, name, args)
@@ -351,7 +396,7 @@ def _builtin(ev: Runs, name: str, args: list[Any], named: dict[str, Any]) -> Any
         return UNKNOWN if None in over else list(zip(*(o or () for o in over), strict=False))
     if name in ("max", "min") and any(isinstance(a, Meta) for a in args):
         return args[0]
-    found = native(getattr(builtins, name), args, named)
+    found = native(ev.ledger, getattr(builtins, name), args, named)
     return list(found) if name == "dict" and not isinstance(found, dict) else found
 
 
@@ -367,16 +412,16 @@ def _over(ev: Runs, name: str, args: list[Any]) -> Any:
     if UNKNOWN in items and name not in ("list", "tuple", "reversed"):
         return UNKNOWN
     if name == "sum":
-        return native(sum, [items, *args[1:]], {})
+        return native(ev.ledger, sum, [items, *args[1:]], {})
     if name == "reversed":
         return items[::-1]
     if name == "set":
         return list(dict.fromkeys(items)) if all(isinstance(i, (str, int)) for i in items) else UNKNOWN
-    return native(getattr(builtins, name), [items], {})
+    return native(ev.ledger, getattr(builtins, name), [items], {})
 
 
 def _range(ev: Runs, args: list[Any], named: dict[str, Any]) -> Any:
-    return native(range, args, {}) if all(type(a) is int for a in args) else UNKNOWN
+    return native(ev.ledger, range, args, {}) if all(type(a) is int for a in args) else UNKNOWN
 
 
 def _enumerate(ev: Runs, args: list[Any], named: dict[str, Any]) -> Any:

@@ -35,6 +35,7 @@ class Frame:
     this: Any = None
     owner: Cls | None = None
     vars: dict[str, Any] = field(default_factory=dict)
+    shared: set[str] = field(default_factory=set)  # by ``nonlocal``
 
 
 @dataclass(eq=False)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from autofast.facts.cost.meta.tensor import UNKNOWN
+from autofast.facts.cost.meta.tensor import MOST_ITEMS, TOO_LONG, UNKNOWN, Ledger, few
 from autofast.facts.cost.work import Unsized
 from autofast.model.several import wordset
 
-MOST_ITEMS = 5_000  # of a list, or turns of a loop
 MOST_BITS = 200  # of a number
 SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
     ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
     ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+}  # fmt: skip
+UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
 }  # fmt: skip
 COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
@@ -34,19 +36,39 @@ METHODS = {
     dict: wordset("get items keys values update pop setdefault copy"),
     tuple: wordset("index count"),
 }  # fmt: skip
-WIDE = re.compile(r"\d{4}")  # a width in a format
+# A width in a format, or one that comes from elsewhere.
+WIDE = re.compile(r"\d{4}|%[^a-zA-Z%]*\*|\{[^}]*\{")
 NATIVE = (str, int, float, bool, list, tuple, dict, range, type(None))
 
 
-def native(func: Any, args: list[Any], named: dict[str, Any]) -> Any:
+def weight(values: Iterable[Any]) -> int:
+    """How much is in objects of Python's own, with all that is in that; raises :class:`Unsized`
+    for more than is followed.
+    """
+    todo, found = list(values), 0
+    while todo:
+        here = todo.pop()
+        found = few(found + 1)
+        if isinstance(here, dict):
+            todo += [*here.keys(), *here.values()]
+        elif isinstance(here, (list, tuple)):
+            few(len(here))
+            todo += here
+        elif isinstance(here, (str, range)):
+            found = few(found + (len(here) if len(here) < MOST_ITEMS else MOST_ITEMS))
+    return found
+
+
+def native(ledger: Ledger, func: Any, args: list[Any], named: dict[str, Any]) -> Any:
     """What a function or method of Python's own gives; what is not known, where it raises."""
+    ledger.budget.spend(weight([getattr(func, "__self__", None), *args, *named.values()]) // 16)
     try:
         found = func(*args, **named)
     except Exception:
         return UNKNOWN
     held = getattr(func, "__self__", None)
     if any(isinstance(x, SIZED) and len(x) > MOST_ITEMS for x in (found, held)):
-        raise Unsized("it takes too long to follow")
+        raise Unsized(TOO_LONG)
     return list(found) if isinstance(found, VIEWS) else found
 
 

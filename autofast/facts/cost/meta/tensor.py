@@ -41,6 +41,11 @@ class Nothing:
 
 
 UNKNOWN = Nothing()
+MOST = 60_000  # steps, each of an expression or statement: a tenth of a second
+IN_ALL = 200_000  # with all sides of images that are tried
+MOST_ITEMS = 5_000  # of a list, with all that is in it; turns of a loop; parts of a network
+TOO_LONG = "it takes too long to follow"
+LARGEST = 10**12  # numbers of a tensor
 FEW, MANY = 16, 4096  # items of a batch, where their number is not known; rows
 BATCH = "how many items a batch has is not known"
 SIDE = "the size of its images is not known"
@@ -74,6 +79,20 @@ class Guess:
 
 
 @dataclass
+class Budget:
+    """Steps that running code may take, in one attempt and in all; raises :class:`Unsized`."""
+
+    here: int = 0
+    total: int = 0
+
+    def spend(self, steps: int = 1) -> None:
+        self.here += steps
+        self.total += steps
+        if self.here > MOST or self.total > IN_ALL:
+            raise Unsized(TOO_LONG)
+
+
+@dataclass
 class Ledger:
     """What has been spent so far, in one pass or several; ``grad``: what runs now keeps a graph, so
     that a backward comes behind it. ``guessed`` says what was taken for granted, where anything
@@ -81,6 +100,7 @@ class Ledger:
     """
 
     guess: Guess
+    budget: Budget = field(default_factory=Budget)
     work: Work = field(default_factory=Work)
     grad: bool = True
     guessed: str = ""
@@ -176,6 +196,21 @@ def broadcast(tensors: Sequence[Meta]) -> Dims:
             raise Unsized(f"{' and '.join(str(t.dims) for t in tensors)} do not fit together")
         dims.insert(0, max(sizes, default=1))
     return tuple(dims)
+
+
+def checked(found: Any) -> Any:
+    """The same; raises :class:`Unsized` for tensors that no memory holds."""
+    for x in found if isinstance(found, (tuple, list)) else (found,):
+        if isinstance(x, Meta) and (len(x.dims) > 16 or x.count > LARGEST):
+            raise Unsized("its tensors are too large")
+    return found
+
+
+def few(many: int) -> int:
+    """The same; raises :class:`Unsized` for more than are followed."""
+    if many > MOST_ITEMS:
+        raise Unsized(TOO_LONG)
+    return many
 
 
 def axis(n: Any, of: int) -> int:
