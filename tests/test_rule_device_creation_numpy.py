@@ -78,6 +78,56 @@ def test_what_numpy_draws(make: str, expected: list[str]) -> None:
     assert (one[0] != one[1]).any() and (other[0] != other[1]).any()
 
 
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        ("z = torch.from_numpy(1 - np.random.binomial(1, 0.2, size=(n, 8))).to(device)", "1 - torch.empty(n, 8, dtype=torch.int64, device=device).bernoulli_(0.2)"),
+        ("z = torch.from_numpy(1 - np.random.binomial(1, 0.2, (n, 8))).float().to(device)", "1 - torch.empty(n, 8, device=device).bernoulli_(0.2)"),
+        ("z = torch.from_numpy(1 - np.random.binomial(1, 0.2, (n, 8))).bool().to(device)", "(1 - torch.empty(n, 8, dtype=torch.int64, device=device).bernoulli_(0.2)).bool()"),
+        ("z = torch.from_numpy(np.random.binomial(1, 0.5, (n, 8)) * 2).to(device)", "torch.empty(n, 8, dtype=torch.int64, device=device).bernoulli_(0.5) * 2"),
+        ("z = torch.from_numpy(np.random.binomial(1, 0.5, (n, 8)).astype(bool) * 2).to(device)", "torch.empty(n, 8, dtype=torch.int64, device=device).bernoulli_(0.5) * 2"),
+        ("z = torch.from_numpy(np.random.binomial(1, 0.5, (n, 8)) / 2).to(device)", "torch.empty(n, 8, dtype=torch.float64, device=device).bernoulli_(0.5) / 2"),
+        ("z = torch.from_numpy(0.5 * np.random.binomial(1, 0.5, (n, 8))).to(device)", "0.5 * torch.empty(n, 8, dtype=torch.float64, device=device).bernoulli_(0.5)"),
+        ("z = torch.from_numpy(1 - (np.random.rand(n, 8) < keep)).to(device)", "1 - (torch.rand(n, 8, device=device) < keep).to(torch.int64)"),
+        ("z = torch.from_numpy((np.random.rand(n, 8) < keep) / keep).to(device)", "(torch.rand(n, 8, device=device) < keep).to(torch.float64) / keep"),
+        ("z = torch.from_numpy(np.random.rand(n, 8).astype(np.float32) * 2 - 1).to(device)", "(torch.rand(n, 8, device=device) * 2) - 1"),
+        ("z = torch.from_numpy(np.random.rand(n, 8) * n).to(device)", "torch.rand(n, 8, dtype=torch.float64, device=device) * n"),
+        ("z = torch.LongTensor(2 * np.random.randint(0, 2, (n, 8)) - 1).to(device)", "(2 * torch.randint(0, 2, (n, 8), device=device)) - 1"),
+        ("z = torch.from_numpy(np.random.randint(0, 10, (n, 8)) + 1).float().to(device)", "torch.randint(0, 10, (n, 8), dtype=torch.float32, device=device) + 1"),
+        ("z = torch.from_numpy(np.random.randint(0, 5, (n, 8)) - 1 < 2).to(device)", "(torch.randint(0, 5, (n, 8), device=device) - 1) < 2"),
+        ("z = torch.from_numpy(np.random.randint(0, 2 ** 26, size=(n, 8))).float().to(device)", "torch.randint(0, 2 ** 26, (n, 8), device=device).to(torch.float32)"),
+        ("z = torch.from_numpy(np.random.randint(0, n, (n, 8))).float().to(device)", "torch.randint(0, n, (n, 8), device=device).to(torch.float32)"),
+        ("z = torch.from_numpy(np.random.randint(0, n, (n, 8)) / n).float().to(device)", "torch.randint(0, n, (n, 8), device=device).to(torch.float32) / n"),
+        ("z = torch.from_numpy(np.random.uniform(2, -1, (n, 8))).to(device)", "2 + (-1 - 2) * torch.rand(n, 8, dtype=torch.float64, device=device)"),
+        ("b = -0.5\nz = torch.from_numpy(np.random.uniform(0.5, b, (n, 8))).float().to(device)", "0.5 + (b - 0.5) * torch.rand(n, 8, device=device)"),
+        ("z = torch.from_numpy(np.random.uniform(high=-n, size=(n, 8)) * 2).float().to(device)", "(0 + (-n - 0) * torch.rand(n, 8, device=device)) * 2"),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("error")
+def test_dtypes_and_ranges_are_those_of_numpy(make: str, expected: str) -> None:
+    done = made(make)
+    assert done.lines == [f"z = {expected}"]
+    before, after = (torch_stack(run(text)["drawn"]) for text in (done.before, done.text))
+    assert before.dtype is after.dtype and before.shape == after.shape
+    one, other = before.double(), after.double()
+    spread = float(one.std())
+    assert abs(one.mean() - other.mean()) < 0.15 * spread
+    assert abs(other.std() - spread) < 0.15 * spread
+    assert not apply(RULE, done.text).fixes
+
+
+def test_labels_stay_labels() -> None:
+    """``cross_entropy`` takes classes as int64, and fractions only of the shape of the input."""
+    make = "z = torch.from_numpy(1 - np.random.binomial(1, 0.2, size=(n, 5))).to(device)\n"
+    loss = "drawn.append(nn.functional.cross_entropy(model(x).transpose(1, 2), z))"
+    done = made(make + loss)
+    assert done.lines == [
+        "z = 1 - torch.empty(n, 5, dtype=torch.int64, device=device).bernoulli_(0.2)"
+    ]
+    before, after = (torch_stack(run(text)["drawn"][::2]) for text in (done.before, done.text))
+    assert abs(before.mean() - after.mean()) < 0.2
+
+
 def torch_stack(drawn: list):  # type: ignore[no-untyped-def,type-arg]
     import torch
 
@@ -116,6 +166,26 @@ def test_what_numpy_fills(make: str, expected: list[str]) -> None:
         "z = torch.from_numpy(np.random.normal(np.zeros(8), 1, (n, 8))).to(device)",
         "z = torch.from_numpy(np.random.rand(n, 8) < np.random.rand(n, 8)).to(device)",
         "z = torch.from_numpy(np.random.rand(n, 8) * np.arange(8)).to(device)",
+        "z = torch.from_numpy(np.random.randint(0, 10, (n, 8)) + 1).to(device)",  # maybe to index by
+        "z = torch.from_numpy(2 * np.random.randint(0, 2, (n, 8)) - 1).to(device)",
+        "z = torch.from_numpy(np.random.binomial(1, 0.5, (n, 8)) * x.size(0)).to(device)",  # of any type
+        "z = torch.from_numpy(np.random.rand(n, 8).astype(np.float32) * n).to(device)",
+        "z = torch.from_numpy(np.random.binomial(1, 0.5, (n, 8)) // 2).to(device)",
+        "z = torch.from_numpy(-np.random.binomial(1, 0.5, (n, 8))).to(device)",
+        "z = torch.from_numpy(np.random.binomial(1, 0.5, (n, 8)).astype(np.uint8) - 1).float().to(device)",  # 255
+        "z = torch.from_numpy(np.random.binomial(1, 0.5, (n, 8)).astype(np.int32) * 2).to(device)",
+        "z = torch.from_numpy((1 - np.random.binomial(1, 0.5, (n, 8))).astype(np.uint8)).to(device)",
+        "z = torch.tensor(1 - np.random.binomial(1, 0.5, (n, 8)), dtype=torch.uint8).to(device)",
+        "z = torch.tensor(np.random.binomial(1, 0.5, (n, 8)) * 0.5, dtype=torch.long).to(device)",
+        "z = torch.from_numpy((np.random.rand(n, 8) < keep) + True).to(device)",
+        "z = torch.from_numpy(np.random.rand(n, 8) - True).to(device)",  # which torch takes from nothing
+        "z = torch.from_numpy(np.ones((n, 8), dtype=int) * 0.5).to(device)",
+        "z = torch.from_numpy(np.random.randint(0, 5, (n, 8), dtype=np.int32)).to(device)",
+        "z = torch.from_numpy(np.random.randint(0, 5, (n, 8), dtype=np.uint8) - 3).float().to(device)",
+        "z = torch.FloatTensor(np.random.randint(0, 2 ** 26, (n, 8)) - 2 ** 25).to(device)",
+        "z = torch.from_numpy(np.random.randint(0, 7.5, (n, 8))).float().to(device)",
+        "z = torch.from_numpy(np.random.randint(0, n / 2, (n, 8))).float().to(device)",
+        "z = torch.from_numpy(np.random.uniform(float(n), 1, (n, 8))).float().to(device)",
         "z = torch.from_numpy(np.random.beta(1.0, 1.0, n)).to(device)",
         "z = torch.from_numpy(np.random.rand(n, 8)).float().cpu()",
         "torch.set_default_dtype(torch.float32)\nz = torch.from_numpy(np.random.rand(n, 8)).to(device)",

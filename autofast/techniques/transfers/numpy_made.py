@@ -22,7 +22,7 @@ from autofast.model.calls import (
     variable_name,
 )
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import are_whole, surely, wordset
 from autofast.model.source import (
     block_of,
     function_of,
@@ -32,15 +32,17 @@ from autofast.model.source import (
     source_of,
     statement_of,
 )
-from autofast.model.syntax import SEQUENCES, is_attribute, is_read
+from autofast.model.syntax import SEQUENCES, is_attribute, is_operation, is_read
 from autofast.model.tensors import is_one_number
-from autofast.model.values import Seq, const
+from autofast.model.values import Arg, Const, Seq, Setting, certainly, const, consts, is_const
 from autofast.ops.families import COMPARED, SIGNS
 from autofast.write.spelling import torch_in
 
 FLOATS = wordset("float32 float64")
 WHOLE = FLOATS | {"int64"}
 TYPES = WHOLE | wordset("int32 uint8 bool")
+NUMBER = "number"  # int64 or a float, by what it is combined with
+EXACT = 2**24  # whole numbers up to here have a float32 of their own
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def numpy_made(script: Script, call: ast.Call, where: str, name: str = "") -> Ed
         writer = _Writer(script, torch, where)
         if (code := writer.array(made, wanted)) is None:
             continue
-        if cast is None and script.is_call(made, "numpy.random.randint") and not dtype:
+        if cast is None and not dtype and writer.gives_indices(made):
             continue  # an order to index by, which keeps its numbers
         edits = [Rewrite(call if made is data else made, code, writer.holes)]
         if made is not data:
@@ -180,6 +182,7 @@ class _Writer:
         self.script, self.torch, self.where = script, torch, where
         self.holes: Holes = {}
         self.drawn = False
+        self.beyond = False  # may hold whole numbers beyond those that are exact
 
     def array(self, expr: ast.expr, dtype: str) -> str | None:
         """The code for an array, as ``dtype``, or as what NumPy makes it where that is empty; None
@@ -192,12 +195,15 @@ class _Writer:
                 known = kind in TYPES and once.array(inner, kind) is not None
                 return self.array(inner, dtype or kind) if known else None
             case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in COMPARED:
-                code = self._with_number(left, COMPARED[type(sign)], right, "float32")
+                kind = "int64" if "int64" in (self._own(left), self._own(right)) else "float32"
+                code = self._with_number(left, COMPARED[type(sign)], right, kind)
                 cast = code is not None and dtype not in ("", "bool")
                 return f"{code}.to({self.torch}.{dtype})" if cast else code
             case ast.BinOp(left=left, op=sign, right=right) if type(sign) in SIGNS:
-                kind = dtype or "float64"
-                return self._with_number(left, SIGNS[type(sign)], right, kind)
+                own = self._own(expr)
+                kind = dtype or own
+                known = kind == own == "int64" or (kind in FLOATS and own in WHOLE | {NUMBER})
+                return self._with_number(left, SIGNS[type(sign)], right, kind) if known else None
             case ast.Call(args=[inner, *rest], keywords=named) if (
                 name := TRIANGLES.get(self.script.library_function(expr))
             ):
@@ -211,11 +217,49 @@ class _Writer:
                 return self._made(expr, made, dtype)
         return None
 
+    def gives_indices(self, expr: ast.expr) -> bool:
+        """Whether an array holds whole numbers that are drawn of a range."""
+        drawn = any(self.script.is_call(n, "numpy.random.randint") for n in ast.walk(expr))
+        return drawn and self._own(expr) == "int64"
+
+    def _own(self, expr: ast.expr) -> str:
+        """The dtype of an array as NumPy makes it; empty where that is not known, or where what is
+        computed of it wraps."""
+        match expr:
+            case ast.Call(func=ast.Attribute(attr="astype"), args=[said], keywords=[]):
+                return dtype_named(self.script, said)
+            case ast.Call(args=[inner, *_]) if self.script.library_function(expr) in TRIANGLES:
+                return self._own(inner)
+            case ast.Call() if made := MADE.get(self.script.library_function(expr)):
+                asked = (_given(expr, made) or {}).get("dtype")
+                return dtype_named(self.script, asked) if asked is not None else made.dtype
+            case ast.Compare():
+                return "bool"
+            case ast.BinOp(left=left, op=sign, right=right):
+                array, number = (right, left) if self._is_number(left) else (left, right)
+                return self._combined(self._own(array), sign, number)
+        return ""
+
+    def _combined(self, own: str, sign: ast.operator, number: ast.expr) -> str:
+        """The dtype of an array of ``own`` with a number of Python, or maybe one of NumPy."""
+        values = self.script.values(number)
+        found, of_python = consts(values), certainly(values, Const, Arg, Setting)
+        if own == "float64" or (own == "float32" and of_python):
+            return own
+        if own in ("int64", "bool"):
+            if type(sign) is ast.Div or (found and all(type(n) is float for n in found)):
+                return "float64"
+            if found:
+                return "int64" if are_whole(found) else ""
+        return NUMBER if own in WHOLE | {NUMBER, "bool"} and not found else ""
+
     def _with_number(self, left: ast.expr, sign: str, right: ast.expr, dtype: str) -> str | None:
-        """Fractions that are drawn, with one number."""
+        """Numbers that are drawn, with one number."""
         for array, number in ((left, right), (right, left)):
-            if dtype in FLOATS and self._is_number(number):
+            if dtype in WHOLE and self._is_number(number) and not self._may_be(number, bool):
                 code = self.array(array, dtype)
+                if self.beyond and sign in "+-":
+                    return None  # digits that are lost may be all that a difference has
                 if code is not None and self.drawn:
                     sides = (code, self._hole(number))
                     first, second = sides if array is left else sides[::-1]
@@ -233,9 +277,7 @@ class _Writer:
             return None
         self.drawn = self.drawn or self.script.is_call(call, *DRAWS)
         if made.name == "randint":
-            ends = "".join(f"{self._hole(n)}, " for n in numbers if n is not None)
-            shape = self._sizes(given["size"], is_tuple=True)
-            return self._factory("randint", f"{ends}{shape}", dtype, "int64") if ends else None
+            return self._whole([n for n in numbers if n is not None], given["size"], dtype)
         sizes = self._sizes(given["size"])
         if made.fill == "bernoulli_":
             n, p = numbers
@@ -245,8 +287,43 @@ class _Writer:
         pairs = [*zip(numbers, made.known, strict=True)]
         if all(n is None or self.script.constant(n) == usual for n, usual in pairs):
             return self._factory(made.name, sizes, dtype)
-        ends = ", ".join(str(usual) if n is None else self._hole(n) for n, usual in pairs)
-        return f"{self._factory('empty', sizes, dtype)}.{made.fill}({ends})"
+        first, second = (str(usual) if n is None else self._hole(n) for n, usual in pairs)
+        if made.fill == "uniform_" and not self._in_order(pairs):
+            if numbers[0] is not None and any(nodes_in(numbers[0], ast.Call)):
+                return None  # it stands there twice
+            drawn = self._factory(made.name, sizes, dtype)
+            return f"({first} + ({second} - {first}) * {drawn})"
+        return f"{self._factory('empty', sizes, dtype)}.{made.fill}({first}, {second})"
+
+    def _in_order(self, ends: list[tuple[ast.expr | None, int]]) -> bool:
+        """Whether the first of two numbers is certainly not above the other one."""
+        low, high = ({n} if e is None else consts(self.script.values(e)) for e, n in ends)
+        return max(low) <= min(high) if low and high else False
+
+    def _whole(self, ends: list[ast.expr], size: ast.expr, dtype: str) -> str | None:
+        """Whole numbers, which are drawn as such where a float may not hold them."""
+        if not ends or any(map(self._may_be_fraction, ends)):
+            return None
+        found = [consts(self.script.values(n)) for n in ends]
+        exact = all(f and all(abs(n) <= EXACT for n in f) for f in found)
+        shape = self._sizes(size, is_tuple=True)
+        given = "".join(f"{self._hole(n)}, " for n in ends) + shape
+        if dtype == "int64" or exact:
+            return self._factory("randint", given, dtype, "int64")
+        self.beyond = True
+        return f"{self._factory('randint', given, 'int64', 'int64')}.to({self.torch}.{dtype})"
+
+    def _may_be_fraction(self, expr: ast.expr) -> bool:
+        """NumPy cuts the ends of a range off to whole numbers, torch takes no others."""
+        made = self.script.analysis(Flow).value(expr) or expr
+        divided = any(is_operation(n, ast.Div) for n in ast.walk(made))
+        return divided or self._may_be(expr, float, bool)
+
+    def _may_be(self, expr: ast.expr, *kinds: type) -> bool:
+        """Whether it may be a constant, or the default of an option, of these types."""
+        found = self.script.values(expr)
+        things = (t for f in found for t in (f.default if isinstance(f, Arg) else (f,)))
+        return any(is_const(t, *kinds) for t in things)
 
     def _factory(self, name: str, given: str, dtype: str, usual: str = "float32") -> str:
         kind = "" if dtype == usual else f"dtype={self.torch}.{dtype}, "
