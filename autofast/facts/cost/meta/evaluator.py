@@ -336,5 +336,6 @@ def _asked(x: Meta, name: str, args: list[Any]) -> Any:
     if name == "size":
         if not args:
             return x.dims
-        return x.dims[args[0]] if type(args[0]) is int and -len(x.dims) <= args[0] < len(x.dims) else UNKNOWN
+        known = type(args[0]) is int and -len(x.dims) <= args[0] < len(x.dims)
+        return x.dims[args[0]] if known else UNKNOWN
     return x.count if name in ("numel", "nelement") else len(x.dims)

@@ -326,8 +326,9 @@ class Expressions:
                     found.append(1)
                     continue
                 if isinstance(place, Meta):
-                    found += place.dims[:1] if place.dims == x.dims[: len(place.dims)] else place.dims
-                    n += len(place.dims) - 1 if place.dims == x.dims[: len(place.dims)] else 0
+                    is_mask = place.dims == x.dims[: len(place.dims)]
+                    found += place.dims[:1] if is_mask else place.dims
+                    n += len(place.dims) - 1 if is_mask else 0
                 elif isinstance(place, (list, tuple)):
                     found.append(len(place))
             n += 1

@@ -67,11 +67,13 @@ class Call:
     named: dict[str, Any] = field(default_factory=dict)
 
     def get(self, n: int, name: str, default: Any = None) -> Any:
+        """The argument at place ``n``, or of this name."""
         if name in self.named:
             return self.named[name]
         return self.args[n] if 0 <= n < len(self.args) else default
 
     def whole(self, n: int, name: str, default: Any = ...) -> int:
+        """The same, which is a whole number; raises :class:`Unsized` for others."""
         found = self.get(n, name, default)
         if type(found) is not int:
             raise Unsized(f"{name} of {self.name} is not known")
@@ -136,13 +138,9 @@ def operate(ledger: Ledger, name: str, args: list[Any], named: dict[str, Any]) -
         ledger.launch()
         return first.like(*first.dims, whole=True if name in WHOLE else None)
     if is_pointwise(f"torch.{name}") or is_pointwise(name):
-        return by_element(ledger, given, whole=is_truth(name))
+        return by_element(ledger, given, whole=name in WHOLE)
     ledger.unsure(f"what {name}() costs is not known")
     return UNKNOWN
-
-
-def is_truth(name: str) -> bool:
-    return name in WHOLE
 
 
 def by_element(ledger: Ledger, given: list[Meta], whole: bool = False) -> Meta:

@@ -87,8 +87,7 @@ def convolve(
 @operation("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def _function(call: Call) -> Meta:
     weight = call.tensor(1, "weight").dims
-    groups_at, transposed = (6, True) if "transpose" in call.name else (6, False)
-    groups = call.whole(groups_at if not transposed else 6, "groups", 1)
+    transposed, groups = "transpose" in call.name, call.whole(6, "groups", 1)
     taken, made = (weight[0], weight[1] * groups) if transposed else (weight[1] * groups, weight[0])
     return convolve(
         call.ledger,

@@ -108,7 +108,7 @@ def _make_convolution(layer: Layer, n: int, transposed: bool) -> None:
     taken, made = call.guessed(0, "in_channels", CHANNELS), call.whole(1, "out_channels")
     kernel = each(call.get(2, "kernel_size"), n)
     groups = call.whole(6, "groups", 1)
-    bias = call.get(7 if transposed else 7, "bias", True) is not False
+    bias = call.get(7, "bias", True) is not False
     dims = (taken, made // max(groups, 1)) if transposed else (made, taken // max(groups, 1))
     _weights(layer, (*dims, *kernel), (made,) if bias else None)
     layer.attrs.update(
