@@ -4,6 +4,7 @@ its device ``meta`` and counts what they multiply.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from autofast.facts.cost import machine
 from autofast.facts.cost.meta.networks import Networks
 from autofast.facts.cost.meta.tensor import UNKNOWN, Guess, Ledger, Meta
-from autofast.facts.cost.step import Cost
+from autofast.facts.cost.step import Cost, Estimate
 from autofast.facts.cost.work import Unsized
 from autofast.read.recover.build import read_script
 
@@ -256,6 +257,26 @@ def networks(folder: Path, text: str) -> Any:
     return script, Networks(script, Ledger(Guess(batch=4)))
 
 
+def cost(folder: Path, text: str) -> Estimate:
+    path = folder / "train.py"
+    path.write_text(text, encoding="utf-8")
+    return Cost(read_script(path, folder)).estimate()
+
+
+def executed(text: str) -> dict[str, Any]:
+    """What a text defines, run by Python."""
+    scope: dict[str, Any] = {}
+    exec(compile(text, "model", "exec"), scope)
+    return scope
+
+
+def flops(run: Callable[[], torch.Tensor]) -> tuple[int, torch.Tensor]:
+    """What torch counts of forward passes, and what they give."""
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        out = run()
+    return counter.get_total_flops(), out
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_as_torch_counts_it(name: str, tmp_path: Path) -> None:
     made, shape, code = NETWORKS[name]
@@ -264,21 +285,16 @@ def test_as_torch_counts_it(name: str, tmp_path: Path) -> None:
     given = Meta((2, 20), whole=True) if shape == "texts" else Meta(shape)
     result = runs.run(script.models[0].thing, [given])
 
-    scope: dict[str, Any] = {}
-    exec(compile(HEAD + code + f"\nmodel = {made}", "model", "exec"), scope)
-    model: nn.Module = scope["model"]
+    model: nn.Module = executed(HEAD + code + f"\nmodel = {made}")["model"]
     real = torch.randint(9, (2, 20)) if shape == "texts" else torch.zeros(*shape)
     with FlopCounterMode(display=False) as counter:
-        out = model(real)
-        out.mean().backward()
+        model(real).mean().backward()
+    forwards, out = flops(lambda: model(real))
 
     assert result.dims == tuple(out.shape)
     work = runs.ledger.work
+    assert work.convolutions + work.products == 3 * forwards
     # torch leaves out the gradient of a network's own input
-    forwards = FlopCounterMode(display=False)
-    with forwards, torch.no_grad():
-        model(real)
-    assert work.convolutions + work.products == 3 * forwards.get_total_flops()
     assert counter.get_total_flops() <= work.convolutions + work.products
     assert runs.ledger.parameters == sum(p.numel() for p in model.parameters())
     assert not runs.ledger.guessed
@@ -378,15 +394,12 @@ for images in loader:
     loss.backward()
     optimizer.step()
 '''  # fmt: skip
-    path = tmp_path / "train.py"
-    path.write_text(text, encoding="utf-8")
-    found = Cost(read_script(path, tmp_path)).estimate()
-    scope: dict[str, Any] = {}
-    exec(compile(text[: text.index("parser =")], "model", "exec"), scope)
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        scope["Critic"](8)(scope["Generator"](100, 8)(torch.zeros(16, 100, 1, 1)))
+    found = cost(tmp_path, text)
+    scope = executed(text[: text.index("parser =")])
+    critic, generator = scope["Critic"](8), scope["Generator"](100, 8)
+    forwards, _ = flops(lambda: critic(generator(torch.zeros(16, 100, 1, 1))))
     flop = found.convolutions * machine.GPU.convolutions
-    assert flop == pytest.approx(3 * counter.get_total_flops()) and not found.why
+    assert flop == pytest.approx(3 * forwards) and not found.why
 
 
 def test_what_other_functions_are_given_is_followed(tmp_path: Path) -> None:
@@ -416,9 +429,7 @@ for epoch in range(100):
         loss.backward()
         optimizer.step()
 '''  # fmt: skip
-    path = tmp_path / "train.py"
-    path.write_text(text, encoding="utf-8")
-    found = Cost(read_script(path, tmp_path)).estimate()
+    found = cost(tmp_path, text)
     weights = 16 * 32 + 32 * 48 + 3 * (48 * 24 + 24)
     assert found.products * machine.GPU.products == pytest.approx(3 * 2 * 64 * weights)
 
@@ -449,9 +460,7 @@ def test_odd_code_ends_soon_and_is_no_error(line: str, tmp_path: Path) -> None:
     """What the rules ask comes to an answer, and to none of their own errors."""
     made, _, code = NETWORKS["volumes"]
     code = code.replace("        self.fc =", f"        {line}\n        self.fc =")
-    path = tmp_path / "train.py"
-    path.write_text(HEAD + code + SCRIPT.format(made=made), encoding="utf-8")
-    found = Cost(read_script(path, tmp_path)).estimate()
+    found = cost(tmp_path, HEAD + code + SCRIPT.format(made=made))
     assert found.host > 0
 
 
@@ -490,11 +499,8 @@ class Net(nn.Module):
 """
     script, runs = networks(tmp_path, HEAD + code + SCRIPT.format(made="Net()"))
     result = runs.run(script.models[0].thing, [Meta((4, 3, 20))])
-    scope: dict[str, Any] = {}
-    exec(compile(HEAD + code, "model", "exec"), scope)
-    model = scope["Net"]()
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        out = model(torch.zeros(4, 3, 20))
+    model = executed(HEAD + code)["Net"]()
+    forwards, out = flops(lambda: model(torch.zeros(4, 3, 20)))
     work = runs.ledger.work
     assert result.dims == tuple(out.shape) and not runs.ledger.guessed
-    assert work.convolutions + work.products == 3 * counter.get_total_flops()
+    assert work.convolutions + work.products == 3 * forwards

@@ -10,6 +10,7 @@ from typing import Any
 
 from autofast.facts.cost.meta import functions, library
 from autofast.facts.cost.meta.backbones import Backbone
+from autofast.facts.cost.meta.calls import Pair
 from autofast.facts.cost.meta.layers import Layer
 from autofast.facts.cost.meta.objects import (
     Closure,
@@ -178,7 +179,7 @@ class Expressions:
                 return library.layer_attribute(this, name)
             case Super():
                 return Method(this, name)
-            case functions.Pair() if name in ("values", "indices"):
+            case Pair() if name in ("values", "indices"):
                 return getattr(this, name)
             case Meta(dims=dims):
                 if name in ("shape", "ndim"):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from autofast.facts.cost.meta.functions import Call, operation
+from autofast.facts.cost.meta.calls import Call, operation
 from autofast.facts.cost.meta.tensor import UNKNOWN, Dims, Ledger, Meta
 from autofast.facts.cost.work import Unsized
 from autofast.model.several import all_of, are_whole
-
-POOL = re.compile(r"(?:max|avg|lp)_pool([123])d$")
-ADAPTIVE = re.compile(r"adaptive_(?:max|avg)_pool([123])d$")
 
 
 def each(value: Any, n: int) -> Dims:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from autofast.facts.cost.meta.functions import SAME, Call, dense, operate
+from autofast.facts.cost.meta.calls import Call
+from autofast.facts.cost.meta.functions import SAME, operate
 from autofast.facts.cost.meta.images import convolve, each
+from autofast.facts.cost.meta.products import dense
 from autofast.facts.cost.meta.tensor import UNKNOWN, Guess, Ledger, Meta
 from autofast.facts.cost.work import Unsized
 

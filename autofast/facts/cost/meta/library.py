@@ -14,6 +14,7 @@ from typing import Any
 
 from autofast.facts.cost.meta import functions, layers
 from autofast.facts.cost.meta.backbones import FIGURES, HEADS, Backbone
+from autofast.facts.cost.meta.calls import by_element
 from autofast.facts.cost.meta.layers import CONTAINERS, Layer
 from autofast.facts.cost.meta.objects import Closure, Library, Method, Object, Partial, Runs
 from autofast.facts.cost.meta.python import native, power
@@ -408,7 +409,7 @@ def _over(ev: Runs, name: str, args: list[Any]) -> Any:
         return len(items)
     if any(isinstance(i, Meta) for i in items) and name in ("sum", "any", "all"):
         tensors = [i for i in items if isinstance(i, Meta)]
-        return functions.by_element(ev.ledger, tensors) if name == "sum" else UNKNOWN
+        return by_element(ev.ledger, tensors) if name == "sum" else UNKNOWN
     if UNKNOWN in items and name not in ("list", "tuple", "reversed"):
         return UNKNOWN
     if name == "sum":
