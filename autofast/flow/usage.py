@@ -68,11 +68,14 @@ class Usage:
     node: ast.AST
 
     @property
+    def is_added_to(self) -> bool:
+        """``y`` in ``y += x``, whose value goes on in what ``y`` is then."""
+        return self.act is Act.TARGET and isinstance(self.node, ast.AugAssign)
+
+    @property
     def targets(self) -> list[ast.expr]:
         """What gets the value, or its elements; of ``y`` in ``y += x``, that again."""
-        if self.act is Act.TARGET and isinstance(self.node, ast.AugAssign):
-            return [self.node.target]
-        if self.act not in (Act.BOUND, Act.ADDED, Act.LOOPED):
+        if self.act not in (Act.BOUND, Act.ADDED, Act.LOOPED) and not self.is_added_to:
             return []
         targets: list[ast.expr] = getattr(self.node, "targets", [])
         return targets or [self.node.target]  # type: ignore[attr-defined]

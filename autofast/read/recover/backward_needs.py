@@ -112,8 +112,8 @@ class Wanted(ValueFlow[Way]):
         asked = getattr(use.node, "attr", "") if use.act is Act.ASKED else ""
         if use.act in (Act.YIELDED, Act.OTHER, Act.CALLED) or asked == "backward":
             return self.lost(use)
-        added_to = use.act is Act.TARGET and isinstance(use.node, ast.AugAssign)
-        ends = (use.act in ENDS and not added_to) or asked in NUMBERS or asked in FACTS
+        ends = use.act in ENDS and not use.is_added_to
+        ends = ends or asked in NUMBERS or asked in FACTS
         return Verdict.STOPS if ends else Verdict.GOES_ON
 
     def given(self, use: Usage, callee: Thing, context: Way) -> Answer:

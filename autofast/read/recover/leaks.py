@@ -117,7 +117,7 @@ class Leaks(ValueFlow[None]):
         expr, node = use.expr, use.node
         match use.act:
             case Act.TARGET:  # of `+=`, or of `del`
-                added = isinstance(node, ast.AugAssign) and self.is_tensor(expr)
+                added = use.is_added_to and self.is_tensor(expr)
                 return _changed(expr) if added else Verdict.STOPS
             case Act.ASKED:
                 return self.asked(use)
