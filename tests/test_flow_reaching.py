@@ -191,3 +191,25 @@ def test_what_a_part_of_a_target_is_given(assignment: str, name: str, given: str
     target = next(n for n in source.each(ast.Name) if n.id == name)
     value, whole = bound_to(target)
     assert value is not None and (ast.unparse(value) if whole else None) == given
+
+
+@pytest.mark.parametrize(
+    ("code", "unbound"),
+    [
+        ("for i in g(a):\n    if i:\n        x = 1\n    if i:\n        use(x)", False),
+        ("for i in g(a):\n    if i:\n        x = 1\n    if a:\n        if i:\n            use(x)", False),
+        ("for i in g(a):\n    if i:\n        pass\n    else:\n        x = 1\n    if i:\n        use(x)", True),
+        ("for i in g(a):\n    if not i:\n        x = 1\n    if i:\n        use(x)", True),
+        ("for i in g(a):\n    if i:\n        x = 1\n    i = a\n    if i:\n        use(x)", True),
+        ("for i in g(a):\n    if i:\n        x = 1\n    while a:\n        if i:\n            use(x)\n        i = a", True),
+        ("for i in g(a):\n    if i:\n        use(x)\n    if i:\n        x = 1", True),
+        ("if a:\n    if i:\n        x = 1\nif i:\n    use(x)", True),
+        ("for i in g(a):\n    if i:\n        if a:\n            x = 1\n    if i:\n        use(x)", True),
+    ],
+)  # fmt: skip
+def test_a_condition_that_asks_the_same_again(code: str, unbound: bool) -> None:
+    source = parse("def f(a, i):\n" + "".join(f"    {line}\n" for line in code.splitlines()))
+    (read,) = [n for n in reads(source) if n.id == "x"]
+    flow = DefUse(function_around(read))
+    variable = flow.table.of(read)
+    assert variable is not None and flow.may_come_unbound(variable, read) is unbound

@@ -1511,7 +1511,10 @@ if i % 4 == 0:
     print(", ".join(f"{k} {v!r}" for k, v in log.items()))
     print(log)
 """
-    same(HEAD + training(step), 'log["loss"] = loss.detach()', "for key, value in log.items():")
+    moved = same(HEAD + training(step), "if i % 2 == 0:", 'log["max"] = out.max().item()')
+    assert moved.text.index("log = {}") > moved.text.index("if i % 4 == 0:")
+    kept = step + "kept = log\n"
+    same(HEAD + training(kept), 'log["loss"] = loss.detach()', "for key, value in log.items():")
     same(
         HEAD + training("log = {'loss': loss.item(), 'lr': 0.1}\nif i % 4 == 0:\n    print(log)"),
         "log = {'loss': loss.item(), 'lr': 0.1}",
@@ -1773,6 +1776,105 @@ def test_what_may_not_move(step: str) -> None:
     done = apply("loss-item-sync", text)
     assert "            info =" not in done.text
     assert output(done.text) == output(text)
+
+
+OBJECT = """\
+from collections import OrderedDict
+
+class Object:
+    def __init__(self):
+        self.n = 3
+
+    def more(self):
+        pass
+
+    def put(self, d):
+        d["c"] = self.n
+
+o = Object()
+"""
+PUT = "d = {}\nd['a'] = loss.item()\nd['b'] = out.mean().item()\n"
+SHOW = "if i % 2 == 0:\n    for k, v in d.items():\n        print(k, repr(v))\n"
+GEN = """\
+if CASE:
+    extra = (model(x) * 2).mean()
+    optimizer.zero_grad()
+    extra.backward()
+    optimizer.step()
+    d["g"] = extra.item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "start", "moved"),
+    [
+        (PUT, "", "d['b'] = out.mean().item()"),
+        (PUT.replace("{}", "OrderedDict()"), "", "d['b'] = out.mean().item()"),
+        (PUT.replace("{}", "{'z': loss.item()}"), "", "d = {'z': loss.item()}"),
+        (PUT + "d['c'] = d['a'] + d['b']\n", "", "d['c'] = d['a'] + d['b']"),
+        (PUT + "d.update(c=loss.item())\n", "", "d.update(c=loss.item())"),
+        (PUT + "if n:\n    d['c'] = out.sum().item()\n", "n = 1", "if n:"),
+        ("d = {}\nfor k, v in (('a', loss), ('b', out.mean())):\n    d[k] = v.item()\n", "", "d[k] ="),
+        ("d = {}\nwith torch.no_grad():\n    d['a'] = (out * 2).mean().item()\n", "", "with torch."),
+        ("v = loss.item()\nd = {}\nd['a'] = v\n", "", "v = loss.item()"),
+        # a branch that stays: below its condition
+        (PUT + GEN.replace("CASE", "i % 3 == 0"), "", 'd["g"] = extra.item()'),
+        (PUT + GEN.replace("CASE", "i % o.n == 0"), "", 'd["g"] = extra.item()'),
+        (PUT + GEN.replace("CASE", "i % 3 == 0") + "    d['h'] = extra.item()\n", "", "d['h'] ="),
+        (PUT + GEN.replace("CASE", "i % 3 == 0") + "    if i == 3:\n        continue\n", "", 'd["g"] ='),
+    ],
+)
+def test_what_is_put_into_a_dict_moves_with_it(step: str, start: str, moved: str) -> None:
+    done = same(HEAD + OBJECT + training(step + SHOW, start))
+    gate = done.text[done.text.index("if i % 2 == 0:") :]
+    assert moved in gate and moved not in done.text[: -len(gate)]
+    assert ".detach()" not in done.text and gate.count("if i % 3 == 0:") < 2
+
+
+def test_lists_move_as_dicts_do() -> None:
+    step = "d = []\nd.append(loss.item())\nd.append(out.mean().item())\nif i % 2 == 0:\n    print(d)"
+    done = same(HEAD + training(step), "d = []", "d.append(loss.item())")
+    assert done.text.index("d = []") > done.text.index("if i % 2 == 0:")
+
+
+@pytest.mark.parametrize(
+    ("step", "start"),
+    [
+        (PUT + "e = d\ne['c'] = loss.item()\n" + SHOW, ""),  # another name
+        (PUT.replace("d = {}", "o.d = d = {}") + SHOW, ""),
+        (PUT + SHOW + "n += len(d)", "n = 0"),
+        (PUT + SHOW + "if i % 3 == 0:\n    print(2, d)", ""),
+        (PUT + "hist.append(d)\n" + SHOW, "hist = []"),
+        (PUT + "o.put(d)\n" + SHOW, ""),
+        (PUT + "f = lambda: d\n" + SHOW, ""),
+        (PUT.replace("d = {}\n", "") + SHOW, "d = {}"),  # of all steps
+        (PUT + "del d['b']\n" + SHOW, ""),
+        (PUT + "d['n'] = n\nn += 1\n" + SHOW, "n = 0"),
+        (PUT + "d['n'] = len(hist)\nhist.append(1)\n" + SHOW, "hist = []"),
+        (PUT + "d['r'] = np.random.rand()\n" + SHOW, "np.random.seed(0)"),
+        (PUT + "d[next(it)] = 1.0\n" + SHOW, "it = iter(range(99))"),
+        (PUT + "out.mul_(2)\n" + SHOW, ""),
+        (PUT + "loss += 1\n" + SHOW, ""),
+        (PUT + "d['w'] = model[0].weight.mean().item()\noptimizer.step()\n" + SHOW, ""),
+        ("v = model[0].weight.data[0, 0]\nd = {}\nd['a'] = v.item()\noptimizer.step()\n" + SHOW, ""),
+        # a condition that may not hold any more, or again
+        (PUT + GEN.replace("CASE", "n % 3 == 0") + "n += 1\n" + SHOW, "n = 0"),
+        (PUT + GEN.replace("CASE", "n % 3 == 0").replace("    d[", "    n = 1\n    d[") + SHOW, "n = 0"),
+        (PUT + GEN.replace("CASE", "i % o.n == 1") + "o.n += 1\n" + SHOW, "o.n = 3"),
+        (PUT + GEN.replace("CASE", "i % o.n == 1") + "o.more()\n" + SHOW, ""),
+        (PUT + GEN.replace("CASE", "len(hist) % 3 == 0") + "hist.append(1)\n" + SHOW, "hist = []"),
+        (PUT + GEN.replace("CASE", "np.random.rand() < 0.5") + SHOW, "np.random.seed(0)"),
+        (PUT + GEN.replace("CASE", "i % 3 == 0") + "extra = loss * 2\n" + SHOW, ""),
+        (PUT + GEN.replace("CASE", "i % 3 == 0") + "    extra.data.mul_(2)\n" + SHOW, ""),
+    ],
+)
+def test_what_may_not_move_into_a_condition_with_its_dict(step: str, start: str) -> None:
+    text = OBJECT.replace("pass", "self.n += 1") if "more" in step else OBJECT
+    text = HEAD + text + training(step, start)
+    done = apply("loss-item-sync", text)
+    assert "            d['a'] =" not in done.text
+    assert output(done.text) == output(text)
+
 
 
 def test_a_sum_that_is_changed_before_it_is_prepared_for_the_next_step() -> None:

@@ -105,6 +105,7 @@ class EditPass(cst.CSTTransformer):
         # What is done in a node; no node without it is walked.
         self.inside: dict[int, set[int]] = defaultdict(set)
         self.quoted: dict[tuple[int, bool], cst.BaseExpression] = {}
+        self.heads: dict[int, Placed] = {}  # the last below each condition that moves along
         for edit in edits:
             self._enter_inner(edit)
         for edit in sorted(edits, key=lambda e: isinstance(e, Moved)):  # with all done inside
@@ -152,7 +153,7 @@ class EditPass(cst.CSTTransformer):
         work = self.work.setdefault(id(nodes[0]), Work())
         match edit:
             case Moved():
-                work.before.append(Placed(edit.rank, edit.rule, [self._moved(edit)]))
+                work.before.append(self._placed(edit, work))
             case Before() if (above := must_stay_above(edit.stmt)) is not None:
                 nodes = [self.places.statement(above)]
                 self.work[id(nodes[0])].after.append(
@@ -174,6 +175,21 @@ class EditPass(cst.CSTTransformer):
                 work.unwrapped = True
         for node in nodes:
             self._open(node, self._token(edit))
+
+    def _placed(self, edit: Moved, work: Work) -> Placed:
+        """A statement that moves, below its condition, which it shares with the one before."""
+        body = [self._moved(edit)]
+        if not edit.code:
+            return Placed(edit.rank, edit.rule, body)
+        (head,) = self._statements(edit, f"{edit.code}\n    pass")
+        assert isinstance(head, cst.If)
+        last, test = work.before[-1:], id(edit.holes["test"])
+        if last and self.heads.get(test) is last[0]:
+            (above,) = work.before.pop().body
+            body = [*above.body.body, *body]  # type: ignore[attr-defined]
+        made = [head.with_changes(body=head.body.with_changes(body=body))]
+        self.heads[test] = Placed(edit.rank, edit.rule, made)
+        return self.heads[test]
 
     def _moved(self, edit: Moved) -> cst.BaseStatement:
         """The line of a statement as all edits inside leave it, with the comments that are its
@@ -477,7 +493,8 @@ def _innermost_first(edit: Edit) -> tuple[int, int, str]:
 
 def _indented(block: cst.IndentedBlock, new: Block) -> cst.IndentedBlock:
     if new.body:
-        return block.with_changes(body=new.body, footer=[*new.rest, *block.footer])
+        rest = new.rest if any(line.comment for line in new.rest) else []
+        return block.with_changes(body=new.body, footer=[*rest, *block.footer])
     idle = cst.SimpleStatementLine([cst.Pass()], leading_lines=new.rest)
     return block.with_changes(body=[idle])
 

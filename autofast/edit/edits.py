@@ -137,6 +137,7 @@ class Before(OfStatement):
 class Moved(Before):
     """The statement ``moved``, with all edits inside it, as a new one before ``stmt``; its own
     place loses it by a ``Remove`` beside. With ``led``, the comments directly above go with it.
+    Below ``if {test}:`` as ``code`` it stands with what else moves there from that test.
     """
 
     moved: ast.stmt = field(kw_only=True)

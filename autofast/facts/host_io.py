@@ -89,7 +89,7 @@ SHOWS_WHERE = re.compile(rf"logging\.(StreamHandler|basicConfig)|{BARS.pattern}"
 COMPUTES = re.compile(
     r"math\.[\w.]+|numpy\.(?!random|save|load)\w+|torch\.cuda\.is_available|"
     r"torch\.nn\.functional\.(cross_entropy|\w+_loss)|"
-    r"builtins\.(float|int|round|abs|min|max|sum|pow|str|repr|format|len|bool|dict|list|tuple|range|zip|sorted|enumerate|isinstance)"
+    r"builtins\.(float|int|round|abs|min|max|sum|pow|str|repr|format|len|bool|dict|list|tuple|range|zip|sorted|enumerate|isinstance)|collections\.OrderedDict"
 )
 TELLS = re.compile(
     rf"(time|datetime)\.(?!sleep)[\w.]+|torch\.cuda\.(max_)?memory_\w+|{COMPUTES.pattern}|"

@@ -6,17 +6,23 @@ compute, so that nobody sees that they do not run. What they compute with is the
 variable gets another value on the way, and what happens there changes nothing, or nothing of
 theirs. And they stay in the same block, but for conditions: no gradient mode, handler or loop comes
 between.
+
+What is put into a dict or a list that this turn makes is computed for whoever uses that: the
+statements that make and fill it move together, or not at all. Those of a branch that stays move
+below its condition, where that still gives the same (``under``).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from autofast.facts.computes import Computes
+from autofast.facts.computes import DISPLAYS, Computes
 from autofast.facts.freshness import is_fresh
+from autofast.facts.invariants import Invariants, own_constructor
 from autofast.facts.shows import Shows
 from autofast.flow.callgraph import CallGraph, Function
+from autofast.flow.defuse import bound_to
 from autofast.flow.positions import index_in_block, statements_beside
 from autofast.flow.program import Flow
 from autofast.flow.reflection import namespace_calls
@@ -30,7 +36,7 @@ from autofast.flow.scopes import (
     variables_of,
 )
 from autofast.model.script import Script
-from autofast.model.several import of_kind
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import (
     any_within,
     contains_kind,
@@ -38,13 +44,26 @@ from autofast.model.source import (
     live_nodes,
     nodes_in,
     parent_of,
+    statement_of,
     walk,
     within_any,
 )
 from autofast.model.syntax import ASSIGNMENTS, CALL_ENDS, TURN_ENDS, is_attribute, is_read
-from autofast.model.values import Cls, Const, Func, Num, Ref, Tensor, certainly
+from autofast.model.values import (
+    Arg,
+    Cls,
+    Const,
+    Func,
+    Num,
+    Ref,
+    Setting,
+    Tensor,
+    certainly,
+    surely_named,
+)
 
 MOVABLE = (*ASSIGNMENTS, ast.For, ast.With, ast.If)
+MAKERS = wordset("builtins.dict builtins.list collections.OrderedDict")
 
 
 class Sinking:
@@ -52,25 +71,49 @@ class Sinking:
 
     def __init__(self, script: Script, gate: ast.If, place: ast.stmt):
         self.script, self.gate = script, gate
-        self.flow = script.analysis(Flow)
+        self.flow, self.computes = script.analysis(Flow), script.analysis(Computes)
+        self.staying: set[ast.stmt] = set()  # that fill what is not made anew, or stays itself
+        self._look(place)
+        while stays := {s for s in self.uses if not self._is_complete(s)}:
+            self.staying |= stays
+            self._look(place)
+
+    def _look(self, place: ast.stmt) -> None:
         self.uses: dict[ast.stmt, list[ast.Name]] = {}  # of what each statement found computes
+        self.under: dict[ast.stmt, ast.If] = {}  # a condition of its own that it still needs
+        self.unlike: list[ast.If] = []  # of these, what does not give the same there
         self.passed: list[ast.AST] = []
         self.quiet = True  # whether nothing that is passed changes anything but variables
-        if place is gate:
-            self._pass(gate.test)
+        if place is self.gate:
+            self._pass(self.gate.test)
         here: ast.AST = place
         while isinstance(here, ast.stmt):
             block = statements_beside(here)
             for statement in reversed(block[: max(0, index_in_block(block, here))]):
-                if isinstance(statement, MOVABLE) and self._may_sink(statement):
-                    self.uses[statement] = self._uses_of(statement)
-                else:
-                    self._pass(statement)
+                self._take(statement)
             outer = parent_of(here)
             if not isinstance(outer, ast.If):
                 break
             self._pass(outer.test)
             here = outer
+
+    def _take(self, statement: ast.stmt, branch: ast.If | None = None) -> None:
+        if statement not in self.staying and self._may_sink(statement):
+            self.uses[statement] = self._uses_of(statement)
+            self.under |= {statement: branch} if branch is not None else {}
+        elif isinstance(statement, ast.If) and not statement.orelse and branch is None:
+            for inner in reversed(statement.body):
+                self._take(inner, statement)
+            if not self._gives_the_same(statement.test):
+                self.unlike.append(statement)
+            self._pass(statement.test)
+        else:
+            self._pass(statement)
+
+    def _is_complete(self, statement: ast.stmt) -> bool:
+        """Whether what it needs below the condition is there, or moves along."""
+        there = all(map(self._is_made, filled(statement)))
+        return there and self.under.get(statement) not in self.unlike
 
     def groups(self) -> Iterator[list[ast.stmt]]:
         """The statements that only move together, in order: that use what others of them compute,
@@ -78,7 +121,7 @@ class Sinking:
         """
         found: list[list[ast.stmt]] = []
         for statement in reversed(self.uses):
-            stored = stored_in(statement)
+            stored = stored_in(statement) | {n.id for n in filled(statement)}
             mine = [
                 group
                 for group in found
@@ -89,7 +132,12 @@ class Sinking:
             ]
             found = [group for group in found if group not in mine]
             found.append([*(s for group in mine for s in group), statement])
-        return (sorted(group, key=lambda s: s.lineno) for group in found)
+        body = self.gate.body
+        return (
+            sorted(group, key=lambda s: s.lineno)
+            for group in found
+            if any(within_any(use, body) for s in group for use in self.uses[s])
+        )
 
     def _pass(self, code: ast.AST) -> None:
         """Take note of what stays, between what is found and the condition."""
@@ -103,20 +151,30 @@ class Sinking:
         return [u for name in _bound(statement) for u in flow.uses_of(name)]
 
     def _may_sink(self, statement: ast.stmt) -> bool:
-        names = {n.id for n in _bound(statement)}
+        fills = filled(statement)
+        names = {n.id for n in (*_bound(statement), *fills)}
         scope = function_of(statement)
         return (
             bool(names)
+            and (isinstance(statement, MOVABLE) or bool(fills))
             and not any(names & stored_in(code) for code in self.passed)
-            and not any(loaded_in(statement) & stored_in(code) for code in self.passed)
             and not contains_kind(statement, *TURN_ENDS, *CALL_ENDS)
             and names.isdisjoint(declared(scope))
             and not namespace_calls(scope)
             and not self.flow.is_exported(scope)
             and all(function_of(m) is scope for n in names for m in mentions(scope, n))
             and self._is_used_there(statement)
-            and self.script.analysis(Computes).only(statement)
-            and (self.quiet or self._is_steady(statement))
+            and self._gives_the_same(statement, fills)
+        )
+
+    def _gives_the_same(self, code: ast.AST, fills: Sequence[ast.Name] = ()) -> bool:
+        """Whether code only computes, but for what it ``fills``, and of the same things there."""
+        return (
+            not any(loaded_in(code) & stored_in(other) for other in self.passed)
+            and all(
+                self.computes.is_harmless(n) or filled_by(n) in fills for n in live_nodes(code)
+            )
+            and (self.quiet or self._is_steady(code))
         )
 
     def _is_used_there(self, statement: ast.stmt) -> bool:
@@ -132,19 +190,33 @@ class Sinking:
                 return False
             if flow.may_be_unbound(use):  # in the first turn, so that it is left of one before
                 return False
-        return bool(uses)
+        return bool(uses) or bool(filled(statement))
 
-    def _is_steady(self, statement: ast.stmt) -> bool:
-        """Whether what a statement computes with stays as it is, whatever happens."""
+    def _is_made(self, container: ast.Name) -> bool:
+        """Whether what is filled there is made by what moves along."""
+        made = self.flow.reaching(container)
+        return bool(made) and all(
+            statement_of(d.node) in self.uses and self._is_new(*bound_to(d.node)) for d in made
+        )
+
+    def _is_new(self, value: ast.expr | None, whole: bool) -> bool:
+        """Whether it is a dict or a list that nobody else has."""
+        made = isinstance(value, DISPLAYS) or (
+            isinstance(value, ast.Call) and surely_named(self.script.called(value), Ref, MAKERS)
+        )
+        return made and whole
+
+    def _is_steady(self, statement: ast.AST) -> bool:
+        """Whether what code computes with stays as it is, whatever happens."""
         calls = self.script.analysis(CallGraph)
         called = (f for n in nodes_in(statement, ast.Call) for f in calls.entered(n))
-        bound = stored_in(statement)
+        bound = stored_in(statement) | {n.id for n in filled(statement)}
         kind = {*walk(statement.annotation)} if isinstance(statement, ast.AnnAssign) else set()
         return (
             not any(is_attribute(n, "grad") for n in ast.walk(statement))
             and all(map(self._keeps_to_itself, called))
             and all(
-                n.id in bound or self._is_fixed(n)
+                n.id in bound or self._is_fixed(n) or self._is_kept(n)
                 for n in nodes_in(statement, ast.Name)
                 if is_read(n) and n not in kind
             )
@@ -160,14 +232,27 @@ class Sinking:
         """Whether a variable holds a number, a text, a function, or a tensor that nothing changes
         in place in this turn.
         """
-        table = variables_of(name)
-        if (variable := table.of(name)) is not None:
-            stores = of_kind(table.stores(variable), ast.Name)
-            if any(function_of(n) is not variable.scope for n in stores):
-                return False  # whatever is called may set it
         found = self.script.values(name)
         tensors = certainly(found, Tensor, Num, Const) and is_fresh(self.script, name)
-        return tensors or certainly(found, Num, Const, Ref, Func)
+        return self._is_own(name) and (tensors or certainly(found, Num, Const, Ref, Func))
+
+    def _is_kept(self, name: ast.Name) -> bool:
+        """Whether it stands for a number that an object was made with: ``self.n`` of ``self``."""
+        kept, invariants = parent_of(name), self.script.analysis(Invariants)
+        return (
+            isinstance(kept, ast.Attribute)
+            and not invariants.open
+            and certainly(self.script.values(kept), Num, Const, Arg, Setting)
+            and self._is_own(name)
+            and invariants.is_kept(kept, own_constructor(function_of(name)))
+        )
+
+    def _is_own(self, name: ast.Name) -> bool:
+        """Whether nothing that is called may set a variable."""
+        table = variables_of(name)
+        variable = table.of(name)
+        stores = of_kind(table.stores(variable), ast.Name) if variable is not None else ()
+        return all(function_of(n) is variable.scope for n in stores)  # type: ignore[union-attr]
 
 
 class _Quiet(Shows):
@@ -175,6 +260,27 @@ class _Quiet(Shows):
 
     def may_set(self, function: Function, name: str) -> bool:
         return False
+
+
+def filled(statement: ast.AST) -> list[ast.Name]:
+    """The variables whose dicts or lists a statement puts something into."""
+    return of_kind(map(filled_by, walk(statement)), ast.Name)
+
+
+def filled_by(node: ast.AST) -> ast.Name | None:
+    """The same of one node: ``losses`` of ``losses["d"] = ...``, ``losses.append(...)`` and
+    ``losses.update(d=...)``.
+    """
+    match node:
+        case ast.Subscript(value=ast.Name() as held, ctx=ast.Store()):
+            return held
+        case ast.Call(func=ast.Attribute(value=ast.Name() as held, attr="append"), args=[_]):
+            return held
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name() as held, attr="update"), args=[] | [ast.Dict()]
+        ):
+            return held
+    return None
 
 
 def _bound(statement: ast.stmt) -> list[ast.Name]:

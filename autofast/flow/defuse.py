@@ -12,10 +12,11 @@ from functools import cached_property
 
 from autofast.flow.accesses import Access, Kind, accesses
 from autofast.flow.cfg import Graph, graph_of
+from autofast.flow.frequency import arms_around
 from autofast.flow.graph import PLACES, Function, Node
 from autofast.flow.scopes import STAR, Variable, variables_of
 from autofast.flow.solve import Problem, solve
-from autofast.model.calls import is_augmented
+from autofast.model.calls import is_augmented, names_in
 from autofast.model.contents import each_once
 from autofast.model.several import of_kind
 from autofast.model.source import ByNode, Nodes, parent_of, statement_of, walk
@@ -164,8 +165,10 @@ class DefUse:
 
         Ways count only where they pass none of the reads in ``trusted``, which are known to
         have found a value. Unlike :meth:`may_be_unbound`, this also answers for a variable that
-        other functions set; what they do is not looked at.
+        other functions set; what they do is not looked at. Nor do ways count that come past a
+        condition which held, or did not, as the same one around the place does.
         """
+        closed = self._ruled_out(place)
         ends = set() if self._reads_here(place) else set(self.graph.starts(place))
         removed = [
             n
@@ -193,8 +196,32 @@ class DefUse:
                         through = False
                         break
             if through:
-                todo += self.graph.out(node)
+                todo += [n for n in self.graph.out(node) if (node, n) not in closed]
         return False
+
+    def _ruled_out(self, place: ast.AST) -> set[tuple[Node, Node]]:
+        """The arms of conditions that no way to ``place`` takes: it stands below one that asks the
+        same of the same variables.
+        """
+        graph, found = self.graph, set[tuple[Node, Node]]()
+        for gate, arm in arms_around(place, None):
+            test = ast.dump(gate.test)
+            for node, arms in graph.arms.items():
+                other = isinstance(node.ast, ast.If) and node.ast is not gate
+                same = other and ast.dump(node.ast.test) == test  # type: ignore[attr-defined]
+                if same and graph.dominates(node.ast, gate) and not self._differs(node.ast, gate):
+                    found.add((node, arms[arm]))
+        return found
+
+    def _differs(self, asked: ast.AST, again: ast.If) -> bool:
+        """Whether a variable of a test may get another value before it is asked again."""
+        first, then = self.graph.starts(asked), {*self.graph.starts(again)}
+        names = names_in(again.test)
+        return any(
+            any(v.name in names and a.kind is not Kind.USE for a, v in self._accesses.get(n, ()))
+            and (n in then or not then.isdisjoint(self.graph.reachable([n], first)))
+            for n in self.graph.reachable(first, first)
+        )
 
     def _reads_here(self, place: ast.AST) -> bool:
         return isinstance(place, ast.Name) and place in self._inline

@@ -86,15 +86,15 @@ def _find(script: Script) -> Iterator[Move]:
         if (is_step(script, loop) if loop is not None else _is_in_function(place)) and rare_branch(
             script, gate.body[0], loop
         ) is gate:
-            for group in Sinking(script, gate, place).groups():
-                if not any(
+            sinking = Sinking(script, gate, place)
+            for group in sinking.groups():
+                if any(is_often(script, s, loop) for s in group) and not any(
                     is_spared(s, NAME)
-                    or not is_often(script, s, loop)
                     or _keeps_graph(script, s)
                     or next(catching_statements(script, s, loop), None) is not None
                     for s in group
                 ):
-                    yield Move(tuple(group), gate, tuple(_edits(group, gate, place)))
+                    yield Move(tuple(group), gate, tuple(_edits(sinking, group, place)))
 
 
 def _is_in_function(place: ast.stmt) -> bool:
@@ -115,11 +115,15 @@ def _keeps_graph(script: Script, statement: ast.stmt) -> bool:
     )
 
 
-def _edits(group: list[ast.stmt], gate: ast.If, place: ast.stmt) -> Iterator[Remove | Moved]:
+def _edits(
+    sinking: Sinking, group: list[ast.stmt], place: ast.stmt
+) -> Iterator[Remove | Moved]:
+    first = sinking.gate.body[0]
     for statement in group:
-        led = _leads(statement, group, place)
+        led, under = _leads(statement, group, place), sinking.under.get(statement)
         yield Remove(statement, moved=True)
-        yield Moved(gate.body[0], "", moved=statement, led=led, rank=Rank.MOVED)
+        code, holes = ("if {test}:", {"test": under.test}) if under is not None else ("", {})
+        yield Moved(first, code, holes, moved=statement, led=led, rank=Rank.MOVED)
 
 
 def _leads(statement: ast.stmt, group: list[ast.stmt], place: ast.stmt) -> bool:
