@@ -34,7 +34,11 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     if any_in(OWNERS, script.frameworks):
         return
     names = set()
+    ended = list(ended_backwards(script))
+    short = {call for call, why in ended if not why}
     for found, why in dropped_backwards(script):
+        if found.calls <= short:
+            continue
         names.add(found.name)
         if options.decides(Compiled):
             why = why or "models are compiled, and would be so again where parameters are frozen"
@@ -44,14 +48,15 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if why:
             yield Finding(found.backward.node, message, refusal=why)
             continue
-        edits = (
-            Before(
-                found.first, plain_code(f"{found.name}.requires_grad_(False)"), rank=Rank.GRAD_MODE
-            ),
-            After(found.last, plain_code(f"{found.name}.requires_grad_(True)")),
+        off = plain_code(f"{found.name}.requires_grad_(False)")
+        on = plain_code(f"{found.name}.requires_grad_(True)")
+        frozen = (
+            After(found.zero, off)
+            if found.zero is not None
+            else Before(found.first, off, rank=Rank.GRAD_MODE)
         )
-        yield Finding(found.backward.node, message, edits=edits)
-    for call, why in ended_backwards(script):
+        yield Finding(found.backward.node, message, edits=(frozen, After(found.last, on)))
+    for call, why in ended:
         name = ast.unparse(call.func)
         if name not in names:
             message = f"a backward goes through `{name}`, whose gradients are dropped"

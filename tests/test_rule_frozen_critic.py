@@ -99,7 +99,7 @@ def changed(*changes: tuple[str, str], text: str = GAN) -> str:
 def test_what_is_written() -> None:
     found = apply(RULE, GAN)
     assert found.lines == [OFF, ON]
-    assert f"{OFF}\n    score = critic(fake)" in found.text
+    assert f"optimizer_g.zero_grad()\n    {OFF}\n    score = critic(fake)" in found.text
     assert f"loss.backward()\n    {ON}\n    optimizer_g.step()" in found.text
 
 
@@ -126,6 +126,30 @@ def test_the_same_bit_for_bit(way: str) -> None:
     found = apply(RULE, WAYS[way])
     assert len(found.fixes) == 1
     before, after = run(WAYS[way]), run(found.text)
+    assert before["losses"] == after["losses"] and before["weights"] == after["weights"]
+
+
+SCORE = "    score = critic(fake)\n"
+PARTS = {
+    "behind zero_grad()": ("    optimizer_g.zero_grad()\n", [(SCORE, f"    more = generator(noise)\n{SCORE}")]),
+    "its own part of the step": ("    if step % 2 == 0:\n", [
+        ("    optimizer_g.zero_grad()\n", "    optimizer_g.zero_grad()\n    if step % 2 == 0:\n        more = generator(noise)\n"),
+        *((line, f"    {line}") for line in (SCORE, "    loss = criterion(", "    loss.backward()", "    optimizer_g.step()")),
+    ]),
+    "right before": ("    more = critic(real)\n", [(SCORE, f"    more = critic(real)\n{SCORE}")]),
+}  # fmt: skip
+
+
+@needs_torch
+@pytest.mark.parametrize("where", PARTS)
+def test_frozen_where_the_part_of_the_step_begins(where: str) -> None:
+    """If nothing computes with the critic in between."""
+    line, changes = PARTS[where]
+    text = changed(*changes)
+    found = apply(RULE, text)
+    indent = " " * (8 if "if" in line else 4)
+    assert f"{line}{indent}{OFF}\n" in found.text
+    before, after = run(text), run(found.text)
     assert before["losses"] == after["losses"] and before["weights"] == after["weights"]
 
 
@@ -157,6 +181,11 @@ USED = {
     "one optimizer for both": [("(generator.parameters(), lr", "([*generator.parameters(), *critic.parameters()], lr")],
     "cleared too late": [("    optimizer_c.zero_grad()\n", ""), ("    optimizer_c.step()", "    optimizer_c.step()\n    optimizer_c.zero_grad()")],
     "another call in between": [("    loss = criterion(", "    other = critic(real)\n    loss = criterion(")],
+    "another call by a function": [("losses = []", "losses = []\ndef judge(x):\n    return critic(x)\n"), ("    loss = criterion(", "    other = judge(real)\n    loss = criterion(")],
+    "handed to a function": [("losses = []", "losses = []\ndef judge(model, x):\n    return model(x)\n"), ("    loss = criterion(", "    other = judge(critic, real)\n    loss = criterion(")],
+    "a layer of it": [("    loss = criterion(", "    other = critic[0](real)\n    loss = criterion(")],
+    "its layers in another": [("    loss = criterion(", "    other = nn.Sequential(*critic)(real)\n    loss = criterion(")],
+    "its weights": [("    loss = criterion(", "    other = nn.functional.linear(real, critic[0].weight)\n    loss = criterion(")],
     "frozen already": [("    score = ", "    for p in critic.parameters():\n        p.requires_grad = False\n    score = "), ("    optimizer_g.step()", "    for p in critic.parameters():\n        p.requires_grad = True\n    optimizer_g.step()")],
     "used again": [("    loss.backward()\n", "    loss.backward(retain_graph=True)\n    optimizer_c.zero_grad()\n    criterion(score, torch.zeros(5, 1, device=device)).backward()\n    optimizer_c.step()\n")],
     "read by name": [("    optimizer_g.step()", "    losses += [g.sum().item() for g in map(operator.attrgetter('grad'), critic.parameters())]\n    optimizer_g.step()")],
@@ -302,6 +331,17 @@ def test_what_the_critic_is_given_stays(old: str, new: str) -> None:
 
 
 @needs_torch
+@needs_torch
+def test_one_word_in_place_of_two_lines() -> None:
+    """A generator whose gradients are dropped could be frozen, too."""
+    text = changed(("critic(fake.detach())", "critic(generator(noise))"), ("    first.backward()\n", ""), ("second.backward()", "(first + second).backward()"))  # fmt: skip
+    found = apply(RULE, text)
+    assert "critic(generator(noise).detach())" in found.text
+    assert "generator.requires_grad_" not in found.text and OFF in found.text
+    before, after = run(text), run(found.text)
+    assert before["losses"] == after["losses"] and before["weights"] == after["weights"]
+
+
 def test_a_parameter_that_both_models_have_by_hand() -> None:
     """Of the generator's gradient, a part goes through the critic's layer."""
     tied = GAN.replace("optimizer_g = ", "critic[0].bias = generator[0].bias\noptimizer_g = ", 1)

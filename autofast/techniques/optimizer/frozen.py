@@ -15,36 +15,43 @@ from autofast.facts.optimizers import where_it_grows
 from autofast.facts.parts import handed_parameter, parts_of
 from autofast.facts.scaler import Event
 from autofast.facts.untrained import NEEDING
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import loop_exits
-from autofast.flow.positions import index_in_block, statements_beside
+from autofast.flow.positions import happens_in, index_in_block, nodes_of, statements_beside
+from autofast.flow.scopes import own_nodes, stored_in
 from autofast.flow.typestate import Events, Protocol, follow
 from autofast.flow.valueflow import first_reason
-from autofast.model.calls import is_path, keyword_of
-from autofast.model.contents import without_wrappers
+from autofast.model.calls import call_of, is_path, keyword_of
+from autofast.model.contents import with_contents, without_wrappers
 from autofast.model.events import CallFrame, Occurrence, Site
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
 from autofast.model.roles import Backward, Optimizer, Step
 from autofast.model.script import Script
 from autofast.model.several import any_in, first_such, of_kind, wordset
-from autofast.model.source import at, parent_of, statement_of, within_any
-from autofast.model.syntax import is_stored
+from autofast.model.source import at, nodes_in, parent_of, statement_of, within_any
+from autofast.model.syntax import TARGETS, is_attribute, is_stored
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Inst, Tensor, Thing, all_of
 from autofast.read.recover.trained import BACKWARDS, Training, handed_out
 from autofast.rule import Refusal
 
+QUIET = wordset("train eval zero_grad requires_grad_")  # methods that compute nothing
+
 
 @dataclass(frozen=True)
 class Dropped:
     """``backward`` computes gradients of the model that ``name`` is, which are dropped; ``first``
-    to ``last`` are statements of one block around it.
+    to ``last`` are statements of one block around it, with the calls of the model that it goes
+    through. ``zero`` is the ``zero_grad()`` right above ``first``, if there is one.
     """
 
     backward: Backward
     name: str
     first: ast.stmt
     last: ast.stmt
+    calls: frozenset[ast.AST]
+    zero: ast.stmt | None
 
 
 class _Stale(Protocol[bool, Event]):
@@ -209,23 +216,81 @@ def _place(script: Script, step: Step, backward: Backward, model: Thing) -> Drop
     if not calls or None in starts:
         return None
     first = min((s for s in starts if s is not None), key=lambda s: index_in_block(around, s))
-    span = around[index_in_block(around, first) : index_in_block(around, last) + 1]
+    end = index_in_block(around, last) + 1
     names = {ast.unparse(getattr(call, "func", call)) for call in calls}
-    if not span or len(names) > 1 or not all(is_path(getattr(c, "func", c)) for c in calls):
+    if len(names) > 1 or not all(is_path(getattr(c, "func", c)) for c in calls):
         return None
     (name,) = names
     if script.values(getattr(calls[0], "func", calls[0])) - _as_called(mine):
         return None
-    inside = [b for s in script.steps for b in s.backwards if within_any(b.node, span)]
-    others = [s.node for s in mine if s.node not in calls and within_any(s.node, span)]
-    leaves = any(True for statement in span for _ in loop_exits(statement))
-    if others or leaves or [b.node for b in inside] != [backward.node]:
+
+    def is_alone(start: int) -> bool:
+        """Whether nothing from there on goes another way, through the model, or backwards."""
+        span = around[start:end]
+        inside = [b for s in script.steps for b in s.backwards if within_any(b.node, span)]
+        leaves = any(True for statement in span for _ in loop_exits(statement))
+        alone = not leaves and [b.node for b in inside] == [backward.node]
+        return alone and not _computes_otherwise(script, model, span, calls)
+
+    start = index_in_block(around, first)
+    if start >= end or not is_alone(start):
         return None
     rest = [b for s in script.steps for b in s.backwards if b.node is not backward.node]
     again = {p for b in rest for t in b.tensors for p in t.passes}
     if any_in(calls, again):
         return None  # another backward goes through the same results, and may need the gradients
-    return Dropped(backward, name, first, last)
+    zeroed = [statement_of(s.node) for s in script.methods("zero_grad")]
+    above = (i for i in range(start - 1, -1, -1) if around[i] in zeroed)
+    zero = next(above, None)
+    top = zero + 1 if zero is not None else 0 if isinstance(parent_of(last), ast.If) else start
+    if any(_rebinds(s, name) for s in around[top:start]) or not is_alone(top):
+        top, zero = start, None
+    behind = around[zero] if zero is not None else None
+    return Dropped(backward, name, around[top], last, frozenset(calls), behind)
+
+
+def _computes_otherwise(
+    script: Script, model: Thing, span: list[ast.stmt], calls: list[ast.AST]
+) -> bool:
+    """Whether what runs in statements computes with a model by other ways than these calls of it:
+    by a layer of it, a function that is handed it, or its parameters.
+    """
+    parts, inside = parts_of(model), nodes_of(span)
+    for site in script.log.of("forward"):
+        for o in site if site.node not in calls else ():
+            if o.this is not None and not parts.keys().isdisjoint(parts_of(o.this)):
+                within_calls = any(f.node in calls for f in o.stack)
+                if happens_in(o, site.node, inside) and not within_calls:
+                    return True
+    graph = script.analysis(CallGraph)
+    entered = with_contents(
+        (f for n in inside for f in graph.entered(n)),
+        lambda f: (g for n in own_nodes(f) for g in graph.entered(n)),
+    )
+    networks = {c for m in script.models for c in m.classes}  # their passes are those above
+    code = [f for f in entered if parent_of(f) not in networks]
+    return any(
+        any(id(t) in parts for t in script.values(n))
+        for n in (*inside, *(n for f in code for n in own_nodes(f)))
+        if isinstance(n, TARGETS) and not _is_harmless(n, calls)
+    )
+
+
+def _is_harmless(node: ast.expr, calls: list[ast.AST]) -> bool:
+    """Whether it is one of the calls, or nothing is computed with it: ``critic.eval()``."""
+    outer = parent_of(node)
+    return (isinstance(outer, ast.Call) and outer.func is node and outer in calls) or (
+        is_attribute(outer, *QUIET) and call_of(outer) is not None
+    )
+
+
+def _rebinds(statement: ast.stmt, path: str) -> bool:
+    """Whether a path may be another object behind a statement."""
+    parts = set(path.split("."))
+    attributes = nodes_in(statement, ast.Attribute)
+    return not parts.isdisjoint(stored_in(statement)) or any(
+        n.attr in parts and is_stored(n) for n in attributes
+    )
 
 
 def _as_called(sites: list) -> frozenset[Thing]:  # type: ignore[type-arg]
