@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
+from autofast.facts.unread import UNREAD
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.constants import Constant, constants
@@ -40,7 +41,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             if constant.copied
             else "computes the same at each call",
             edits=constant.edits,
-            refusal="" if constant.edits else OTHERS,
+            refusal=_why_not(constant),
             asks=gains.in_steps if constant.copied else COMPUTED,
         )
     for part in prepared(script, (c.slot for c in found)):
@@ -55,3 +56,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             effect=part.effect,
             asks=gains.remembered if part.whole else COMPUTED,
         )
+
+
+def _why_not(constant: Constant) -> str:
+    if constant.unread:
+        return UNREAD.format(constant.unread)
+    return "" if constant.edits else OTHERS

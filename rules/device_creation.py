@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Keyword
 from autofast.facts.cost import gains
+from autofast.facts.unread import UNREAD, unread
 from autofast.model.script import Script
 from autofast.model.several import of_kind
 from autofast.rule import Effect, Finding, Options, rule
@@ -73,7 +74,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for index, edits in index_arrays(script, hot):
         yield Finding(index, ARRAY, edits=edits, advice="" if edits else ONCE, asks=INDEXED)
     for creation in creations:
-        if why := why_not_on_device(script, creation, hot):
+        nobody = unread(script, creation.call)
+        why = UNREAD.format(nobody) if nobody else why_not_on_device(script, creation, hot)
+        if why:
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:
             told = any(e.call is creation.call for e in of_kind(creation.edits, Keyword))

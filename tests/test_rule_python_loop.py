@@ -548,23 +548,23 @@ EACH = "for i in range(probs.size(0)):\n    "
 LOSSES = [
     (
         EACH + "p = probs[i].mean()\n    total = total + (2**p) ** 2",
-        "p = probs.reshape(len(probs), -1).mean(1)\ntotal = total + ((2**p) ** 2).sum()",
+        "p = probs.flatten(1).mean(1)\ntotal = total + ((2**p) ** 2).sum()",
     ),
     (
         EACH + "p = probs[i].view(-1)\n    t = target[i].view(-1)\n"
         "    total = total + ((p > 0.5) == (t > 0.5)).float().mean() + p.mean()",
-        "p = probs.reshape(len(probs), -1)\nt = target.reshape(len(target), -1)\n"
+        "p = probs.flatten(1)\nt = target.reshape(len(target), -1)\n"
         "total = total + (((p > 0.5) == (t > 0.5)).float().mean(1) + p.mean(1)).sum()",
     ),
     (
         "for i in range(logits.size(0)):\n    p = probs[i].view(-1)\n    t = target[i].view(-1)\n    inter = (p * t).sum()\n"
         "    total = total + 1 - (2 * inter + 1) / (p.sum() + t.sum() + 1)",
-        "p = probs.reshape(len(probs), -1)\nt = target.reshape(len(target), -1)\ninter = (p * t).sum(1)\n"
+        "p = probs.flatten(1)\nt = target.reshape(len(target), -1)\ninter = (p * t).sum(1)\n"
         "total = total + (1 - (2 * inter + 1) / (p.sum(1) + t.sum(1) + 1)).sum()",
     ),
     (
         "for i, p in enumerate(probs):\n    total += -p.log().mean()",
-        "total += (-probs.log().reshape(len(probs), -1).mean(1)).sum()",
+        "total += (-probs.log().flatten(1).mean(1)).sum()",
     ),
     (
         "like = torch.zeros(probs.shape).to(device)\nfor b in range(probs.shape[0]):\n    for c in range(1, 2):\n"

@@ -1779,6 +1779,49 @@ made = {made}
     assert scope["made"].dim() == least
 
 
+@pytest.mark.parametrize(
+    ("made", "least"),
+    [
+        ("pool(x)", 4),
+        ("conv(torch.randn(3, 5, 5))", 3),
+        ("norm(pool(x))", 4),
+        ("F.max_pool2d(x, 2)", 4),
+        ("F.adaptive_avg_pool1d(x[0], 1)", 2),
+        ("x.mean(1)", 3),
+        ("x.mean(1, True)", 4),
+        ("x.sum((2, 3))", 2),
+        ("torch.sum(x, [1, 2, 3])", 1),
+        ("torch.mean(x, 1, keepdim=True)", 4),
+        ("x.mean(dim=-1, keepdims=True)", 4),
+        ("x.amax((1, 2, 3), keepdim=False)", 0),
+        ("x.mean(axes)", 0),
+        ("x.sum()", 0),
+        ("torch.pow(x, 2)", 4),
+        ("torch.mul(x.mean(1), x[:, 0])", 3),
+        ("torch.max(x.mean(1), torch.zeros(1))", 3),
+        ("torch.max(x, 1)[0]", 0),
+        ("x.sum() * torch.zeros(2, 2).cumsum(0)", 0),
+        ("torch.ones(3).mean(0).clamp(min=0)", 0),
+    ],
+)
+def test_how_many_dimensions_are_left(made: str, least: int, tmp_path: Path) -> None:
+    text = f"""
+import torch
+from torch import nn
+import torch.nn.functional as F
+x = torch.randn(4, 3, 8, 8)
+axes = [0, 1][: int(x.size(0) / 2)]
+conv, pool, norm = nn.Conv2d(3, 3, 3), nn.AvgPool2d(2), nn.BatchNorm2d(3)
+made = {made}
+"""
+    script = model_of(tmp_path, text)
+    (value,) = [n.value for n in script.each(ast.Assign) if ast.unparse(n.targets[0]) == "made"]
+    assert least_dimensions(script, value) == least
+    count, scope = dimension_count(script, value), dict[str, torch.Tensor]()
+    exec(text, scope)
+    assert least <= scope["made"].dim() and count in (None, scope["made"].dim())
+
+
 RECURSES = """
 import json
 import torch

@@ -13,7 +13,6 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition, taken_by
 from autofast.flow.program import Flow, definitions_at, definitions_of, graph_of
 from autofast.model.calls import (
-    arguments_of,
     has_unpacking,
     is_method,
     items_of,
@@ -21,6 +20,7 @@ from autofast.model.calls import (
     literal_of,
     may_give,
 )
+from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import function_of, parent_of, statement_of
@@ -49,6 +49,14 @@ NEW = wordset("new_zeros new_ones new_empty")
 # As their last argument: the state that a step goes on with.
 STEPS = frozenset(f"torch.nn.{layer}" for layer in (*CELLS, "Dropout"))
 LAYERS = frozenset(f"torch.nn.{layer}" for layer in RECURRENT)
+# Of so many dimensions, behind channels (``torch.nn.Conv2d``, ``torch.nn.functional.avg_pool2d``).
+SPATIAL = re.compile(
+    r"torch\.nn\.(?:functional\.)?(?:lazy|adaptive)?_?(?:conv(?:_?transpose)?|(?:avg|max|lp)_?pool|batch_?norm"
+    r"|instance_?norm)_?([123])d",
+    re.IGNORECASE,
+)
+EXTREMES = wordset("torch.max torch.min .max .min")  # of two tensors, place by place
+REDUCES = wordset("mean sum prod amax amin logsumexp")
 # Their sizes come together, behind other arguments or in front of them.
 OF_SHAPES = wordset("torch.randint torch.full torch.normal")
 MATRICES = wordset("torch.mm torch.addmm torch.eye")
@@ -243,9 +251,25 @@ def _of_call(script: Script, call: ast.Call, way: Way) -> set[Dimensions]:
         return {Dimensions(1, 1)}
     if (step := script.analysis(Rowwise).step(call)) is not None:
         return {*_possible(script, step[0], way)}
+    names = {name or getattr(t, "name", "") for t in script.called(call)}
+    if call.args and surely(match := [SPATIAL.fullmatch(str(n)) for n in names]):
+        axes = min(int(m[1]) for m in match if m is not None)
+        before = _possible(script, call.args[0], way)
+        return {Dimensions(max(d.least, axes + 1), d.most) for d in before}
     if surely(is_named(t, Ext, STEPS) for t in script.called(call)):
         state = items_of((call.args or [call])[-1])[0]  # ``h`` of ``(h, c)``
         return {*_possible(script, state, way)} if call.args else {UNKNOWN}
+    operation, operands = script.operation(call)
+    if is_pointwise(operation) or (
+        operation in EXTREMES and len(operands) == 2 and script.must_be(operands[1], Tensor)
+    ):
+        found = frozenset({Dimensions(0, 0)})
+        for part in operands:
+            more = _operand(script, part, way)
+            found = frozenset(_broadcast(one, two) for one in found for two in more)
+        return {*found}
+    if (reduced := _reduced(script, call, way)) is not None:
+        return reduced
     if name == "torch.cat":
         along = literal_of(keyword_of(call, "dim") or next(iter(call.args[1:]), None))
         least = along + 1 if isinstance(along, int) else 0
@@ -288,16 +312,31 @@ def _of_call(script: Script, call: ast.Call, way: Way) -> set[Dimensions]:
                 return {Dimensions(len(call.args), len(call.args))}
             if attr == "t":
                 return {Dimensions(d.least, min(d.most or 2, 2)) for d in before}
-            if is_pointwise(f".{attr}"):
-                for other in arguments_of(call):
-                    more = _operand(script, other, way)
-                    before = frozenset(_broadcast(one, two) for one in before for two in more)
-                return {*before}
             if attr in GROWING:
                 return {Dimensions(d.least) for d in before}
             if attr == "unsqueeze":
                 return {Dimensions(d.least + 1, d.most and d.most + 1) for d in before}
     return {UNKNOWN}
+
+
+def _reduced(script: Script, call: ast.Call, way: Way) -> set[Dimensions] | None:
+    """What is left by ``torch.mean(x, [2, 3], keepdim=True)``; None where it is nothing such."""
+    name, given = script.operation(call)
+    if last_part(name) not in REDUCES or not given:
+        return None
+    if not (name.startswith("torch.") or script.must_be(given[0], Tensor)):
+        return None
+    before = _possible(script, given[0], way)
+    along = keyword_of(call, "dim") or keyword_of(call, "axis") or next(iter(given[1:2]), None)
+    kept = keyword_of(call, "keepdim") or keyword_of(call, "keepdims") or next(iter(given[2:]), None)
+    if is_constant(kept, True):
+        return {*before}
+    if along is None:
+        return {Dimensions(0, 0 if kept is None else None)}
+    number = len(along.elts) if isinstance(along, SEQUENCES) else 1
+    if kept is not None or not (isinstance(along, SEQUENCES) or type(script.constant(along)) is int):
+        return {UNKNOWN}
+    return {Dimensions(max(0, d.least - number), d.most and d.most - number) for d in before}
 
 
 def _is_plain(call: ast.Call) -> bool:

@@ -37,6 +37,7 @@ from autofast.model.syntax import (
     VARIABLES,
     has_star,
     is_attribute,
+    is_number,
     is_read,
     is_stored,
 )
@@ -76,6 +77,7 @@ MADE_OF = wordset(
     "tensor as_tensor from_numpy hann_window hamming_window Tensor autograd.Variable", "torch."
 )
 MADE_OF |= {f"torch.{name}" for name in (*FACTORIES, *LEGACY_TENSORS)}
+LITERAL = wordset("tensor Tensor FloatTensor LongTensor", "torch.")
 COMPUTING = ("math.", "numpy.", "torch.nn.functional.")
 # What draws, reads files or writes among them.
 OTHERS = (
@@ -132,9 +134,16 @@ class Invariants:
         return (
             not self.open
             and (method not in self.calls.runs(init) if init is not None else has_none(method))
-            and _is_always_run(self.script, expr, method)
+            and (_is_always_run(self.script, expr, method) or self._is_literal(expr))
             and (known or self._is_same(expr, method, init))
         )
+
+    def _is_literal(self, expr: ast.expr) -> bool:
+        """``torch.tensor([0.5])``, which fails nowhere, and costs next to nothing."""
+        if not isinstance(expr, ast.Call) or not self.script.is_call(expr, *LITERAL):
+            return False
+        parts = [n for a in arguments_of(expr) for n in ast.walk(a)]
+        return all(isinstance(n, (ast.List, ast.Load, ast.USub)) or is_number(n) for n in parts)
 
     # -------------------------------------------------------------------------- what it is made of
     def _is_same(self, expr: ast.AST, method: Function, init: ast.FunctionDef | None) -> bool:

@@ -149,6 +149,11 @@ def changes_buffers(script: Script) -> bool:
         looks = node.attr == "__dict__" and _are_modules(script, node.value)
         if node.attr == "_buffers" or looks or unbound:
             return True
+    return casts_modules(script)
+
+
+def casts_modules(script: Script) -> bool:
+    """Whether the parameters of a module may get another type."""
     modules = [(s, o) for s in script.methods(*CASTS) for o in s if o.this and is_module(o.this)]
     given = [t for _, o in modules for t in o.args.things]
     return any(s.kind != ".to" for s, _ in modules) or any(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import dedent
 from typing import TypeAlias
 
@@ -25,6 +25,7 @@ from autofast.edit.order import Rank
 from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
 from autofast.facts.of_numbers import OfObject, needed, written
 from autofast.facts.parts import parts_of
+from autofast.facts.unread import unread
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import Flow, holder_of
 from autofast.flow.scopes import binds, defaults, mentions, own_nodes, parameters
@@ -70,7 +71,9 @@ from autofast.model.values import (
 )
 from autofast.techniques.transfers.buffers import OWN, SINCE, buffers, changes_buffers, goes_beside
 from autofast.techniques.transfers.factories import factory, runs_often
-from autofast.techniques.transfers.tables import tables
+from autofast.techniques.transfers.single_numbers import as_number
+from autofast.techniques.transfers.tables import number_name, tables
+from autofast.write.spelling import chooses_gpu_late
 
 STORES = wordset("torch.save pickle.dump pickle.dumps joblib.dump dill.dump")
 WORK = (*LOOPS, *COMPREHENSIONS)
@@ -101,11 +104,26 @@ class Constant:
     copied: bool = False
     made: tuple[ast.AST, ...] = ()
     slot: tuple[ast.AST, str] | None = None  # the constructor (or class) and the name it is kept by
+    unread: str = ""  # the variable that gets what is computed of it, which nobody reads
 
 
 def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
-    """One for each expression in a method, and for each function whose result stays the same."""
-    often, names, kept = _run_often(script, hot), set[tuple[ast.AST, str]](), set[ast.AST]()
+    """One for each expression in a method, and for each function whose result stays the same; what
+    nobody reads stays as it is."""
+    for constant in _constants(script, hot):
+        name = unread(script, constant.node)
+        yield replace(constant, edits=(), unread=name) if name else constant
+
+
+def _constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
+    often, kept = _run_often(script, hot), set[ast.AST]()
+    names: dict[tuple[ast.AST, str], tuple[str, Edit]] = {}  # what is kept, and what keeps it
+    for transfer in script.transfers:
+        often_there = runs_often(transfer.site, hot) and _goes_there(script, transfer)
+        if often_there and transfer.only_moves:
+            if (number := as_number(script, transfer.node)) is not None:
+                kept.add(transfer.node)
+                yield Constant(transfer.node, (number,), True, (transfer.node,))
     for copy, buffer in buffers(script, hot):
         kept.add(copy)
         yield Constant(copy, buffer, True)
@@ -124,11 +142,17 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             or ReadOnly(script).follow(node, None)
         ):
             continue
-        this, name = method.args.args[0].arg, name_for(script, node, cls)
-        if name is None or (init and init.args.args[0].arg != this):
+        this = method.args.args[0].arg
+        if init and init.args.args[0].arg != this:
             continue
-        slot = (init, name) if init else (cls.node, "")
-        if slot in names or within_any(node, kept):
+        said = f"{copied} {before or ast.unparse(made)}"  # none that needs statements is shared
+        stem = number_name(made)
+        asked = (name_for(script, node, cls, f"{stem}{n}") for n in ("", "_2", "_3"))
+        called = asked if stem else [name_for(script, node, cls)]
+        slots = [((init, n) if init else (cls.node, ""), n) for n in not_none(called)]
+        fits = ((s, n) for s, n in slots if s not in names or names[s][0] == said)
+        slot, name = next(fits, (None, ""))
+        if slot is None or within_any(node, kept):
             continue  # what another constant is computed of is not asked for any more
         code = f"{this}.{name} = {{made}}"
         moved: Edits | None = ()
@@ -137,16 +161,18 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             moved = _moved_there(script, method, cls)
         if moved is None:
             continue
-        names.add(slot)
         kept.add(node)
         idle = (*idle, *(Remove(s, contains_kind(s, *BLOCKS)) for s in before))
         code = "".join(f"{plain_code(segment)}\n" for segment in map(_code, before)) + code
-        if init is not None:
-            once: Edit = After(init.body[-1], code, {"made": made}, rank=Rank.MOVED)
+        if slot in names:
+            once = names[slot][1]
+        elif init is not None:
+            once = After(init.body[-1], code, {"made": made}, rank=Rank.MOVED)
         else:
             told = " -> None" if method.returns else ""
             code = f"def __init__({this}){told}:\n    super().__init__()\n    {code}\n"
             once = Before(of_kind(cls.node.body, DEFS)[0], code, {"made": made}, rank=Rank.MOVED)
+        names[slot] = said, once
         gone = *(e.stmt for e in of_kind(idle, Remove)), *(e.expr for e in of_kind(idle, Rewrite))
         edits = once, Rewrite(node, f"{this}.{name}"), *moved, *idle
         yield Constant(node, edits, copied, gone, slot=slot)
@@ -162,6 +188,10 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
                 yield Constant(left[0], (cached, Import(source_of(function), "import functools")))
 
 
+def _goes_there(script: Script, transfer: Transfer) -> bool:
+    return transfer.to_device or goes_beside(script, transfer)
+
+
 def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Made]:
     """Copies to the device: of a module that is moved there what is copied is kept, of other
     objects the copy."""
@@ -169,7 +199,7 @@ def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Made]:
         node = transfer.node
         method = function_of(node)
         if (
-            (transfer.to_device or goes_beside(script, transfer))
+            _goes_there(script, transfer)
             and is_method(node, "to", "cuda")
             and isinstance(method, ast.FunctionDef)
             and runs_often(transfer.site, hot)
@@ -392,6 +422,13 @@ def _move(script: Script, made: ast.AST | None) -> Edit | None:
                 )
             ):
                 return Wrap(made, f"{{}}.to({device.id})")
+            case ast.Call(func=ast.Attribute(attr="cuda"), args=[], keywords=[]), _ if (
+                isinstance(made, ast.Call)
+                and function_of(made) is function_of(site.node)
+                and flow.graph(made).dominates(site.node, made)
+                and not chooses_gpu_late(script, statement_of(made))
+            ):
+                return Wrap(made, "{}.cuda()")
             case ast.Call(func=ast.Attribute(attr="cuda"), args=[]), ast.If(
                 test=ast.Name(id=switch) as test, body=[_], orelse=[]
             ) as gate if (

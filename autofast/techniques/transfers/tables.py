@@ -4,6 +4,7 @@ rotary frequencies, weights of classes. A function of their own keeps the last o
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,14 @@ from autofast.model.source import (
     statement_of,
     within_any,
 )
-from autofast.model.syntax import VARIABLES, is_attribute, is_docstring, is_read, is_stored
+from autofast.model.syntax import (
+    VARIABLES,
+    is_attribute,
+    is_docstring,
+    is_number,
+    is_read,
+    is_stored,
+)
 from autofast.model.values import Func, Tensor, any_of, one
 from autofast.read.recover.evaluations import region_of
 from autofast.techniques.transfers.creations import device_of
@@ -60,7 +68,11 @@ WORK = wordset("exp sin cos tan sqrt rsqrt log pow outer linspace logspace")
 COMPILE = "torch.compile"
 SWITCHES = (ast.If, ast.IfExp)
 POWERS = (ast.Pow, ast.Div)
+WORDS = {0: "zero", 1: "one", 2: "two", 0.5: "one_half"}
 MADE_FOR = "  # training reads it, too"
+
+
+Helpers = dict[tuple[Source, str], tuple[str, Before]]  # the code of each, and what writes it
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +89,7 @@ def tables(script: Script, hot: frozenset[ast.AST], kept: Collection[ast.AST]) -
     recorded = [*script.calls(*RECORDS), *(s for s in script.calls(COMPILE) if _is_certain(s))]
     if script.analysis(Invariants).unsure or recorded or functional_derivative(script):
         return
-    done, names = {*kept}, set[tuple[Source, str]]()
+    done, names = {*kept}, Helpers()
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers if _is_copy(script, t)}
     for node, transfer in copies.items():
         if runs_often(transfer.site, hot) and not within_any(node, done):
@@ -139,7 +151,7 @@ def _kept_by(
 
 
 # --------------------------------------------------------------------------- a part of a function
-def _part(script: Script, transfer: Transfer, names: set[tuple[Source, str]]) -> Table | None:
+def _part(script: Script, transfer: Transfer, names: Helpers) -> Table | None:
     """Statements of one block go to a function of their own, and what they make is read only."""
     node, stmt, function = transfer.node, statement_of(transfer.node), function_of(transfer.node)
     if not isinstance(function, ast.FunctionDef) or not is_at_top(function):
@@ -176,9 +188,6 @@ def _part(script: Script, transfer: Transfer, names: set[tuple[Source, str]]) ->
     )
     stem = "_".join(given) if whole is None else _stem(made, whole)
     source = source_of(function)
-    stems = (f"make_{stem}", *(f"make_{stem}_{n}" for n in range(2, 99)))
-    name = next(n for n in stems if n not in source.names and (source, n) not in names)
-    names.add((source, name))
     body = [made.text(s) for s in statements]
     said = ", ".join(given)
     if whole is not None:
@@ -193,13 +202,17 @@ def _part(script: Script, transfer: Transfer, names: set[tuple[Source, str]]) ->
                 body.append(f"return {said}")
     sized = any(p != "device" for p in made.inputs)
     lines = _kept_by(script, transfer, function, sized)
-    lines.append(f"def {name}({', '.join(made.order)}):")
-    lines.append(textwrap.indent("\n".join(body), "    ") + "\n\n\n")
+    code = textwrap.indent("\n".join(body), "    ") + "\n\n\n"
+    lines.append(f"def {{name}}({', '.join(made.order)}):\n{code}")
+    text = "\n".join(lines)
+    stems = (f"make_{stem}", *(f"make_{stem}_{n}" for n in range(2, 99)))
+    free = (n for n in stems if n not in source.names)
+    name = next(n for n in free if names.get((source, n), (text,))[0] == text)
+    whole_code = text.replace("{name}", name, 1)
+    helper = Before(_top(function), plain_code(whole_code))
+    _, helper = names.setdefault((source, name), (text, helper))
     call = plain_code(f"{name}({', '.join(made.inputs[p] for p in made.order)})")
-    edits: list[Edit] = [
-        Before(_top(function), plain_code("\n".join(lines))),
-        Import(source, "import functools"),
-    ]
+    edits: list[Edit] = [helper, Import(source, "import functools")]
     if whole is not None:
         edits += [Rewrite(whole, call), *map(Remove, statements)]
     else:
@@ -231,7 +244,20 @@ def _stem(made: OfNumbers, whole: ast.expr) -> str:
     if name := getattr(parent_of(whole), "arg", ""):
         return str(name)
     roots = [n.id for n in nodes_in(whole, ast.Name) if n.id in made.bound]
-    return roots[0] if roots else "constant"
+    return roots[0] if roots else number_name(whole) or "constant"
+
+
+def number_name(made: ast.expr) -> str:
+    """What a tensor of one number is called: ``torch.tensor([0.3])``, also where it is copied."""
+    match made:
+        case ast.Call(func=ast.Attribute(value=ast.Call() as inner, attr="to" | "cuda")):
+            return number_name(inner)
+        case ast.Call(args=[ast.List(elts=[number])]) if is_number(number):
+            text = ast.unparse(number)
+            value = ast.literal_eval(text)
+            name = WORDS.get(abs(value)) or "constant_" + re.sub(r"\W", "_", text.strip("-"))
+            return f"minus_{name}" if value < 0 else name
+    return ""
 
 
 # ------------------------------------------------------------------------------ a whole function
