@@ -365,7 +365,7 @@ def test_a_loss_without_a_constructor_below_one_that_is_moved() -> None:
         ("[[[-1.0, 0.0, 1.0]]]", "[[[-1.0, 0.0, self.scale]]]"),
         ("torch.tensor([[[-1.0, 0.0, 1.0]]])", "torch.randn(1, 1, 3)"),
         # not in each call
-        ("        kernel = ", "        if x.max() > 99:\n            return x\n        kernel = 1 * "),
+        ("        kernel = torch.tensor([[[-1.0, 0.0, 1.0]]])", "        if x.max() > 99:\n            return x\n        kernel = torch.tensor([-1.0, 0.0, 1.0]).view(1, 1, 3)"),
         # written to
         ("to(x.device)\n", "to(x.device)\n        kernel[:, :, 1] += x.mean().item()\n"),
         # its objects are made in another way

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-from itertools import takewhile
 
 from autofast.edit.edits import Rewrite
 from autofast.facts.dimensions import least_dimensions
 from autofast.facts.invariants import Invariants
-from autofast.model.calls import is_method
 from autofast.model.names import AUTOCAST
 from autofast.model.script import Script
 from autofast.model.several import is_numeric, surely, wordset
-from autofast.model.source import ancestors, parent_of
+from autofast.model.source import parent_of
 from autofast.model.values import Arg, Const, Num, Tensor, Thing
 from autofast.ops.families import COMPARED
 from autofast.techniques.transfers.buffers import casts_modules
@@ -31,38 +29,39 @@ def as_number(script: Script, copy: ast.Call) -> Rewrite | None:
     multiplies by the reciprocal of a number. What the maximum of two equal numbers gives each of
     them of the gradient is another thing than what a clamp does.
     """
-    number, other = one_number(script, copy), _beside(script, copy)
+    found, other = one_number(script, copy), _beside(script, copy)
+    if found is None or other is None:
+        return None
+    number, lists = found
     if (
-        number is None
-        or other is None
-        or one_number(script, other) is not None  # numbers of Python have 64 bits
+        one_number(script, other) is not None  # numbers of Python have 64 bits
         or not surely(map(_is_finite, script.values(number)))
         or not surely(map(_is_single, script.values(other)))
-        or least_dimensions(script, other) < _depth(number, copy)
+        or least_dimensions(script, other) < lists
         or _makes_other_floats(script)
     ):
         return None
     return Rewrite(copy, "{number}", {"number": number})
 
 
-def one_number(script: Script, copy: ast.expr) -> ast.expr | None:
-    """``0.5`` of ``torch.tensor([[0.5]]).to(device)``; None of anything else."""
-    made = copy.func.value if is_method(copy, "to", "cuda") else None
-    if not isinstance(made, ast.Call) or not script.is_call(made, *LISTED):
-        return None
-    if made.keywords or len(made.args) != 1:
-        return None
-    data = made.args[0]
-    if not isinstance(data, ast.List) and not script.is_call(made, "torch.tensor"):
-        return None  # so many numbers, whichever
-    while isinstance(data, ast.List) and len(data.elts) == 1:
-        data = data.elts[0]
-    return data
+def one_number(script: Script, copy: ast.expr) -> tuple[ast.expr, int] | None:
+    """``0.5`` of ``torch.tensor([[0.5]]).to(device)``, in two lists; None of anything else."""
+    match copy:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Call(args=[data], keywords=[]) as made, attr="to" | "cuda")
+        ) if script.is_call(made, *LISTED):
+            number, lists = _inside(data)
+            known = lists or script.is_call(made, "torch.tensor")  # else so many numbers, whichever
+            return (number, lists) if known else None
+    return None
 
 
-def _depth(number: ast.expr, copy: ast.Call) -> int:
-    """The dimensions of the tensor: the lists around the number."""
-    return sum(isinstance(n, ast.List) for n in takewhile(lambda n: n is not copy, ancestors(number)))
+def _inside(data: ast.expr) -> tuple[ast.expr, int]:
+    match data:
+        case ast.List(elts=[inner]):
+            number, lists = _inside(inner)
+            return number, lists + 1
+    return data, 0
 
 
 def _beside(script: Script, copy: ast.Call) -> ast.expr | None:
