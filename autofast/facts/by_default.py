@@ -25,15 +25,37 @@ from autofast.model.events import (
     inside,
     is_undecided,
 )
+from autofast.model.kinds import ways_made
 from autofast.model.roles import Step
 from autofast.model.script import Script
-from autofast.model.several import of_kind, surely
+from autofast.model.several import all_of, of_kind, surely, wordset
 from autofast.model.source import (
     ByNode,
 )
 from autofast.model.syntax import IDENTITY, MEMBERSHIP, VARIABLES
-from autofast.model.values import Arg, Const, Inst, any_of, const, one
+from autofast.model.values import (
+    OBJECTS,
+    Arg,
+    Cls,
+    Const,
+    Dict,
+    Ext,
+    Func,
+    Inst,
+    Located,
+    Method,
+    Module,
+    Setting,
+    Thing,
+    Unknown,
+    any_named,
+    any_of,
+    const,
+    one,
+    said,
+)
 from autofast.ops.families import COMPARES
+from autofast.read.library.loaded_settings import LOADERS, MERGES as MERGING
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,29 +148,86 @@ def not_by_default(script: Script, ways: Iterable[Stack]) -> str:
     found = ""
     for stack in ways:
         found = _past(script, stack)
-        makers = (_made(script, f) for f in of_kind(stack, CallFrame) if not found)
-        for made in makers:  # a method of objects that are made only where an option asks for them
-            tests = [_past(script, way) for way in made]
+        objects = (_objects(script, f) for f in of_kind(stack, CallFrame) if not found)
+        for made in objects:  # a method of objects that are made only where an option asks for them
+            tests = [not_made_by_default(script, t) for t in made]
             found = found or (tests[0] if all(tests) and tests else "")
         if not found:
             return ""
     return found
 
 
+def not_made_by_default(script: Script, thing: Thing | None) -> str:
+    """The same for the way to where an object is made, or the choice of another class."""
+    if not isinstance(thing, OBJECTS):
+        return ""
+    past = _past(script, ways_made(thing))
+    chosen = thing.cls if isinstance(thing, Inst) else thing
+    return past or _chosen_past(script, thing.node, chosen)
+
+
 def _past(script: Script, stack: Stack) -> str:
     tests = (f for f in of_kind(stack, BranchFrame) if not f.known)
     past = (f for f in tests if _by_default(script, f) not in (None, f.arm))
-    return next((ast.unparse(test) for f in past if (test := _test(f)) is not None), "")
+    found = (ast.unparse(test) for f in past if (test := _test(f)) is not None)
+    calls = of_kind(stack, CallFrame)
+    chosen = (_chosen_past(script, f.node, f.func) for f in calls)
+    return next(found, "") or next(filter(None, chosen), "")
 
 
-def _made(script: Script, frame: CallFrame) -> list[Stack]:
-    """The ways to where the objects were made whose method a frame runs, or that are called."""
+def _chosen_past(script: Script, call: ast.AST | None, this: Thing) -> str:
+    """What chooses the class or function that a call calls (``LOSSES[args.loss]``), where by
+    default that is not this one.
+    """
+    choice = script.of_node(_chosen, call.func) if isinstance(call, ast.Call) else None
+    if choice is None:
+        return ""
+    called = [getattr(t, "func", t) for t in choice.called]
+    classes = of_kind((getattr(t, "cls", t) for t in choice.called), Cls)
+    if isinstance(this, Func):
+        called += [f for c in classes for f in c.find(this.name) or ()]
+    elsewhere = any_of(called, Cls, Func) and this not in called
+    return ast.unparse(choice.place) if elsewhere else ""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A place that chooses by options, and what is called while they have their defaults."""
+
+    place: ast.expr
+    called: list[Thing]
+
+
+def _chosen(script: Script, func: ast.AST, steps: int = 4) -> _Choice | None:
+    """The choice by which a function or a class is found, in a few steps; None where that is no
+    choice, or not known.
+    """
+    match func:
+        case ast.Name() if steps:
+            given = _given(script, func)
+            return _chosen(script, given[0], steps - 1) if len(given) == 1 and given[0] else None
+        case ast.Subscript(value=table, slice=key) | ast.Call(
+            func=ast.Attribute(value=table, attr="get"), args=[key, *_]
+        ):
+            found = value_by_default(script, key)
+            held = one(script.values(table))
+            entry = held.get(found) if isinstance(held, Dict) and isinstance(found, str) else ()
+            return _Choice(func, [*entry]) if entry else None
+        case ast.Call(func=ast.Name(id="getattr"), args=[ast.expr() as module, key, *_]):
+            found = value_by_default(script, key)
+            held = one(script.values(module))
+            entry = held.env.vars.get(found, ()) if isinstance(held, Module) else ()
+            return _Choice(func, [*entry]) if entry else None
+    return None
+
+
+def _objects(script: Script, frame: CallFrame) -> list[Inst]:
+    """The objects whose method a frame runs, or that are called."""
     called = getattr(frame.node, "func", None)  # a module: the method is its forward
     own = [called, called.value] if isinstance(called, ast.Attribute) else [called]
     found = (t for of in own if isinstance(of, ast.expr) for t in script.values(of))
     name = frame.func.name
-    objects = of_kind(found, Inst)
-    return [t.made for t in objects if frame.func in (t.cls.find(name) or ())]
+    return [t for t in of_kind(found, Inst) if frame.func in (t.cls.find(name) or ())]
 
 
 def is_taken(script: Script, frames: Iterable[Frame]) -> bool:
@@ -165,11 +244,11 @@ def _test(frame: BranchFrame) -> ast.expr | None:
 def _by_default(script: Script, frame: BranchFrame) -> bool | None:
     """What a test is while options have their defaults, where that decides it."""
     test = _test(frame)
-    found = truth_by_default(script, test) if test is not None else ...
+    found = script.of_node(truth_by_default, test) if test is not None else ...
     return None if found is ... else found
 
 
-def truth_by_default(script: Script, test: ast.expr) -> Any:
+def truth_by_default(script: Script, test: ast.AST) -> Any:
     """Whether a test holds while options have their defaults; ``...`` where that is not known."""
     match test:
         case ast.BoolOp(op=op, values=parts):
@@ -183,7 +262,7 @@ def truth_by_default(script: Script, test: ast.expr) -> Any:
     return ... if found is ... else bool(found)
 
 
-def value_by_default(script: Script, expr: ast.expr) -> Any:
+def value_by_default(script: Script, expr: ast.AST) -> Any:
     """What an expression is while options have their defaults; ``...`` where that is not known."""
     match expr:
         case ast.BoolOp(op=op, values=parts):
@@ -206,15 +285,66 @@ def value_by_default(script: Script, expr: ast.expr) -> Any:
             return value_by_default(script, kind)
         case ast.BinOp(op=ast.Mod(), right=every) if value_by_default(script, every) == 1:
             return 0
-        case ast.Call(func=ast.Attribute(value=of, attr="lower" | "upper" as case), args=[]):
-            text = value_by_default(script, of)
-            return getattr(text, case)() if isinstance(text, str) else ...
+        case ast.Call(func=ast.Attribute(value=of, attr=name), args=args) if name in TEXTS:
+            text, *given = (value_by_default(script, e) for e in (of, *args))
+            return getattr(text, name)(*given) if all_of([text, *given], str) else ...
+        case ast.Call(args=[given]) if cast := CASTS.get(script.library_function(expr)):
+            plain = value_by_default(script, given)
+            try:
+                return ... if plain is ... else cast(plain)
+            except (TypeError, ValueError):
+                return ...
         case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
             items = [value_by_default(script, part) for part in parts]
             return ... if ... in items else items
-    option = _option(script, expr)
-    found = script.constant(expr) if option is None else const(option.default)
-    return script.analysis(_Followed).value(expr) if found is ... else found
+    if not isinstance(expr, ast.expr):
+        return ...
+    found = _default_of(script.values(expr))
+    found = script.analysis(_Followed).value(expr) if found is ... else found
+    return _of_files(script, expr) if found is ... else found
+
+
+def _default_of(found: Iterable[Thing]) -> Any:
+    """What all of these are while options have their defaults, and files of the project hold the
+    settings; ``...`` where that is not known.
+    """
+    told = [_default(t) for t in found]
+    return told[0] if surely(value == told[0] for value in told) else ...
+
+
+def _default(thing: Thing) -> Any:
+    is_open = isinstance(thing, Arg) and (_is_required(thing) or _is_to_choose(thing))
+    return ... if is_open else said(thing)
+
+
+def _is_to_choose(option: Arg) -> bool:
+    """It has choices, and none of them is the default."""
+    told = {k.arg for k in option.node.keywords}
+    return "choices" in told and "default" not in told
+
+
+def _of_files(script: Script, expr: ast.expr) -> Any:
+    """The same of a setting that files say which are not in the project, and its default besides;
+    of one with a default in the code (``__getattr__`` of a class, yacs), what the file says.
+    """
+    if script.analysis(_names_files):
+        return ...
+    found = [t for t in script.values(expr) if not any_named([t], Unknown, LOADERS)]
+    owners = script.values(expr.value) if isinstance(expr, ast.Attribute) else ()
+    merged = any(t.open and t.name.endswith(MERGED) for t in of_kind(owners, Ext))
+    if merged:
+        found = [t for t in found if not isinstance(t, (Unknown, Method))]
+    if merged or any(t.cls.find("__getattr__") for t in of_kind(owners, Inst)):
+        found = of_kind(found, Setting) or found
+    return _default_of(found)
+
+
+def _names_files(script: Script) -> bool:
+    """Whether settings come out of a file that has to be named."""
+    sites = [s for (kind, _), s in script.log.each() if kind in LOADERS or kind.startswith(MERGES)]
+    given = (t for s in sites for o in s for g in o.args.every for t in g.values)
+    options = (t.by if isinstance(t, Located) else t for t in given)
+    return any(map(_is_required, of_kind(options, Arg)))
 
 
 class _Followed:
@@ -294,7 +424,13 @@ def _options(script: Script, stacks: list[Stack], among: Iterable[Frame]) -> lis
     return [Off(f.option, {a.test: a for a in every if a.is_same(f)}) for f in first]
 
 
+MERGED = (".CfgNode", ".ConfigDict")  # with files and what the command line says
+MERGES = tuple(f".{name}" for name in MERGING)
 TRUE = ("true",)
+TEXTS = wordset("lower upper strip startswith endswith")
+CASTS: dict[str, Callable[[Any], Any]] = {
+    f"builtins.{kind.__name__}": kind for kind in (int, float, bool, str)
+}
 
 OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     one: other
@@ -328,10 +464,20 @@ def _option(script: Script, ask: ast.expr) -> Arg | None:
 
 def _is_required(option: Arg) -> bool:
     """It has no default, as it has to be given."""
-    return any(
-        k.arg == "required" and not (isinstance(k.value, ast.Constant) and not k.value.value)
-        for k in option.node.keywords
-    )
+    told = {k.arg: k.value for k in option.node.keywords}
+    match option.node:
+        case ast.Call(
+            func=ast.Attribute(attr="add_argument"), args=[ast.Constant(value=str(name)), *_]
+        ) if not name.startswith("-"):
+            several = told.get("nargs")
+            rest = isinstance(several, ast.Attribute) and several.attr == "REMAINDER"
+            return "default" not in told and not (rest or _is_constant(several, "?", "*", "..."))
+    asks = (told.get(name) for name in ("required", "prompt"))
+    return any(e is not None and not _is_constant(e, False, None) for e in asks)
+
+
+def _is_constant(expr: ast.expr | None, *wanted: object) -> bool:
+    return isinstance(expr, ast.Constant) and expr.value in wanted
 
 
 # ---------------------------------------------------------------------------- the script without it

@@ -246,7 +246,15 @@ class Often:
             body = [way for stmt in function.body for way in self.ways(stmt)]
             if body:
                 return body
-        return [o.stack for site in self.script.log.within(node) for o in site]
+        ways = [o.stack for site in self.script.log.within(node) for o in site]
+        return ways or self._ways_into(node)
+
+    def _ways_into(self, node: ast.AST) -> list[Stack]:
+        """The ways to the calls at a place where nothing else happens."""
+        calls = {n for n in walk(node) if isinstance(n, ast.Call)}
+        cut = [(s, next((i for i, f in enumerate(s) if f.node in calls), None)) for s in self.script.stacks if calls]
+        ways = [s[:i] for s, i in cut if i is not None]
+        return [*{way_of(s): s for s in ways}.values()]
 
     def ways_of(self, use: Use) -> list[Stack]:
         """The ways of the script to the place where a loader is gone through, or another one."""

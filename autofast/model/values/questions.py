@@ -106,7 +106,7 @@ def const(values: Values) -> Any:
 def said(thing: Thing | None) -> Any:
     """What a constant says, an option by its default, and a setting in its file; else Ellipsis."""
     if isinstance(thing, Arg):
-        return const(thing.default)
+        return said(one(thing.default))
     return thing.value if isinstance(thing, (Const, Setting)) else ...
 
 

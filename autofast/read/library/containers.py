@@ -11,6 +11,7 @@ from autofast.model.contents import ITEMS, attributes, dict_items, with_contents
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.limits import MOST_COPIES, MOST_ITEMS
+from autofast.model.several import wordset
 from autofast.model.values import (
     NONE,
     NOTHING,
@@ -43,6 +44,11 @@ from autofast.read.library.module_parts import pairs_in
 from autofast.read.state.core import Core, join
 
 SETTINGS = " may set others"  # after the name of a file with settings: why a dict is open
+# Objects of libraries that hold settings as attributes.
+NAMESPACES = wordset(
+    "argparse.Namespace yacs.config.CfgNode fvcore.common.config.CfgNode detectron2.config.CfgNode "
+    "ml_collections.ConfigDict easydict.EasyDict"
+)
 # A loop that is over wherever one asks: what it made are several things.
 OVER = LoopFrame(ast.Pass(), NOTHING)
 
@@ -369,7 +375,8 @@ def deep_copied(interp: Core, thing: Thing, node: Where, done: ById | None = Non
     def inner(found: Values) -> Values:
         return frozenset(
             deep_copied(interp, t, node, done)
-            if isinstance(t, (Dict, Seq, Inst)) and not is_module(t)
+            if (isinstance(t, (Dict, Seq, Inst)) and not is_module(t))
+            or is_named(t, Ext, NAMESPACES)
             else t
             for t in ordered(found)
         )
@@ -411,7 +418,7 @@ def copied(interp: Core, thing: Thing, node: Where, kind: str = "") -> Thing:
             (node, thing, "copy"),
             lambda: Inst(thing.cls, thing.node, {}, tuple(interp.stack), thing.args),
         )
-    elif is_named(thing, Ext, "argparse.Namespace"):
+    elif is_named(thing, Ext, NAMESPACES):
         inst = interp.intern(
             Ext,
             (node, thing, "copy"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autofast.model import disk
-from autofast.model.several import wordset
+from autofast.model.several import any_in, wordset
 from autofast.model.values import (
     NOTHING,
     NUMBER,
@@ -23,6 +23,7 @@ from autofast.model.values import (
     Const,
     Dict,
     Entry,
+    Ext,
     Located,
     Method,
     Seq,
@@ -34,6 +35,7 @@ from autofast.model.values import (
     certainly,
     const,
     is_const,
+    of_kind,
     one,
     result_of,
     said,
@@ -42,7 +44,7 @@ from autofast.model.values import (
 from autofast.read.library.containers import SETTINGS, dict_of, row_of
 from autofast.read.library.table import first_of, gives_for
 from autofast.read.setting_files import JSON, SUFFIXES, TOML, YAML, candidates, text_of
-from autofast.read.state.core import Core
+from autofast.read.state.core import Core, join
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -51,6 +53,8 @@ else:
 
 
 MOST_NODES = 2_000
+MERGES = ("merge_from_", "merge_with_")  # of settings: what a file or the command line says
+TEMPLATES = (".example", ".sample", ".template", ".dist", ".default")  # to be copied
 LOADERS = {
     **dict.fromkeys(("json.load", "json.loads", "commentjson.load", "json5.load"), JSON),
     **dict.fromkeys(
@@ -96,6 +100,19 @@ def _settings(interp: Core, name: str, args: Arguments, node: Where) -> Values |
         return given
     loaded = NOTHING.union(*(_loaded(interp, t, LOADERS.get(name, ()), node) for t in given))
     return loaded or (None if name in WRAPPERS else values(result_of(name)))
+
+
+def merge(interp: Core, into: Ext, args: Arguments, node: Where) -> None:
+    """``cfg.merge_from_file("train.yaml")``: what the project's file says, they may be."""
+    found = NOTHING.union(*(_loaded(interp, t, (), node) for t in first_of(args)))
+    todo = [(into, t) for t in of_kind(found, Dict)]
+    for holder, table in todo:
+        for key in table.entries:
+            if isinstance(key, str):
+                kept, new = holder.attrs.get(key, NOTHING), table.get(key)
+                inner = [t for t in of_kind(kept, Ext) if t.name == into.name]
+                todo += [(t, more) for t in inner for more in of_kind(new, Dict)]
+                holder.attrs[key] = kept if inner else join(kept, new)
 
 
 def _joined(args: Arguments) -> Values:
@@ -192,8 +209,10 @@ def _file(interp: Core, by: Arg | Const, kinds: tuple[str, ...]) -> Path | None:
         return None
     for base in (folder, interp.project.root):
         path = (base / name).resolve()
-        if disk.is_file(path) and interp.project.root in path.parents:
-            return path
+        found = [path, *(path.with_name(f"{path.name}{end}") for end in TEMPLATES)]
+        known = (p for p in found if disk.is_file(p) and interp.project.root in p.parents)
+        if (first := next(known, None)) is not None:
+            return first
     named = [p for p in candidates(folder, SUFFIXES) if p.name == Path(name).name]
     return one(named)
 
@@ -219,7 +238,8 @@ def parsed(path: Path) -> Any:
     try:
         if text is None:
             return None
-        return _toml(text) if path.suffix in TOML else _yaml(text, path.suffix in JSON)
+        kinds = path.suffixes  # of `config.yml.example`, too
+        return _toml(text) if any_in(kinds, TOML) else _yaml(text, any_in(kinds, JSON))
     except (ValueError, RecursionError):
         return None
 

@@ -57,7 +57,14 @@ from autofast.read.library import (
     pretrained,
     protocols,
 )
-from autofast.read.library.containers import dict_method, namespace_method, row_of, seq_method
+from autofast.read.library.containers import (
+    NAMESPACES,
+    deep_copied,
+    dict_method,
+    namespace_method,
+    row_of,
+    seq_method,
+)
 from autofast.read.library.iteration import batch_of, iterate, loaders_in
 from autofast.read.library.modules import module_method
 from autofast.read.library.tensor_results import result, result_dtype
@@ -127,7 +134,6 @@ def _plain_method(
 COUNTS = tuple("size numel nelement dim ndimension element_size".split())
 CASTS = {"double": "f64", "half": "half", "bfloat16": "half", "float": "f32"}
 CASTS |= dict.fromkeys(("long", "int", "bool", "byte"), "int")
-MERGES = ("merge_from_", "merge_with_")  # of settings: what a file or the command line says
 
 
 def call_method(interp: Core, this: Thing, name: str, args: Arguments, node: Where) -> Values:
@@ -207,7 +213,10 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: Where) 
         return values(result_of(f".{name}"))
     if is_named(this, Ext, "torch.optim.swa_utils.AveragedModel"):
         return NUMBER
-    if isinstance(this, Ext) and name.startswith(MERGES):
+    if name == "clone" and is_named(this, Ext, NAMESPACES):
+        return values(deep_copied(interp, this, node))
+    if isinstance(this, Ext) and name.startswith(loaded_settings.MERGES):
+        loaded_settings.merge(interp, this, args, node)
         _merged(interp, this, f"what .{name}() sets is not known")
     owner = getattr(this, "name", type(this).__name__)
     return values(Unknown(f"what .{name}() of {owner} returns", Reason.METHOD, f"{owner}.{name}"))

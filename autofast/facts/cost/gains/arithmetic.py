@@ -7,18 +7,16 @@ import re
 from dataclasses import replace
 from math import inf
 
-from autofast.facts.by_default import not_by_default
 from autofast.facts.cost import machine, measured
 from autofast.facts.cost.bounds import largest_value, whole_number
 from autofast.facts.cost.gains.asking import (
-    DEFAULTS,
     EVALUATION,
     NOISE,
     Answer,
     Findings,
     code_once,
+    of_default,
     of_device,
-    of_its_rule,
     touched_nodes,
 )
 from autofast.facts.cost.gains.budget import step_of
@@ -206,10 +204,6 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     """Of an update in a few kernels: next to nothing beside hundreds of passes through cells."""
     optimizer = next((o for o in script.optimizers if o.node is finding.node), None)
     fewer, accesses = machine.UPDATE, machine.ACCESSES
-    if test := _past_it(script, finding):
-        usual = [f for f in of_its_rule(finding, beside) if not _past_it(script, f)]
-        if not any(f.edits for f in usual):
-            return Gain(0.0, DEFAULTS.format(test))
     if optimizer is not None and optimizer.name == "SGD" and options.target != "cpu":
         if not asks_momentum(optimizer):
             return Gain(0.0, "without momentum, one operation takes all parameters already")
@@ -232,12 +226,7 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     return _in_all(script, share, step) or Gain(share, words)
 
 
-def _past_it(script: Script, finding: Finding) -> str:
-    """The test by which options at their defaults lead past an optimizer; empty where none does."""
-    made = (site for site in script.log.of("new") if site.node is finding.node)
-    return not_by_default(script, [o.stack for site in made for o in site])
-
-
+@of_default
 def counting(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of tensors without versions and views, beside no_grad: little, of what evaluations take."""
     if once := code_once(script, finding):

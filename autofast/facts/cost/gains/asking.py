@@ -10,7 +10,7 @@ from autofast.facts.cost.bounds import range_turns
 from autofast.facts.cost.host import kept_on_host
 from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.cost.step import Cost
-from autofast.flow.frequency import is_rare
+from autofast.flow.frequency import arms_around, is_rare
 from autofast.flow.loops import unit_of
 from autofast.model.events import BranchFrame, CallFrame, Stack, loops
 from autofast.model.roles import Loader
@@ -39,11 +39,40 @@ def nothing(reason: str) -> Question:
     return ask
 
 
-def of_device(ask: Question) -> Question:
-    """The question of what pays on a GPU alone: nothing where the training does not come there
-    while options have their defaults.
+def of_default(ask: Question) -> Question:
+    """The question of what pays while options have their defaults: nothing where these, or all
+    training, lead past what a fix changes, and past what its rule changes in other arms of the
+    same conditions.
     """
 
+    def asked(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+        past = _past(script, finding)
+        others = [f for f in of_its_rule(finding, beside) if f.edits] if past else []
+        if past and all(_past(script, f) for f in others if _are_apart(f.node, finding.node)):
+            return past
+        return ask(script, options, finding, beside)
+
+    return asked
+
+
+def _past(script: Script, finding: Finding) -> Gain | None:
+    cost = script.analysis(Cost)
+    places = [n for n in touched_nodes(finding) if not isinstance(n, IMPORTS)]
+    return _led_past(cost, [way for n in places for way in cost.ways(n)])
+
+
+def _are_apart(one: ast.AST, other: ast.AST) -> bool:
+    """Whether two places stand in different arms of a condition."""
+    arms = dict(arms_around(one, None))
+    return any(arms.get(branch, arm) is not arm for branch, arm in arms_around(other, None))
+
+
+def of_device(ask: Question) -> Question:
+    """The same of what pays on a GPU alone: nothing where the training does not come there while
+    options have their defaults.
+    """
+
+    @of_default
     def asked(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
         kept = script.analysis(kept_on_host) if options.target != "cpu" else ""
         why = f"the default trains on the CPU: {kept} leaves it there"
@@ -57,6 +86,7 @@ def usual(share: float, reason: str, code: bool = False) -> Question:
     places) that are used once.
     """
 
+    @of_default
     def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
         once = code_once if code else loader_once
         return once(script, finding) or Gain(share, reason, known=False)
@@ -129,7 +159,7 @@ def _code_once(script: Script, node: ast.AST) -> Gain | None:
 
 
 def _led_past(cost: Cost, ways: Sequence[Stack]) -> Gain | None:
-    if all(map(cost.leads_past, ways)):
+    if surely(map(cost.leads_past, ways)):
         return ELSEWHERE
     test = cost.past_by_default(ways)
     return Gain(0.0, DEFAULTS.format(test)) if test else None
@@ -140,6 +170,7 @@ def one_pass(share: float, reason: str) -> Question:
     are counted by a loop around them, or in a step beside a loop of many passes.
     """
 
+    @of_default
     def ask(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
         cost, here = script.analysis(Cost), finding.node
         counted = [range_turns(script, step.loop) for step in cost.training]

@@ -19,6 +19,7 @@ from autofast.facts.cost.gains.asking import (
     feeds_training,
     loader_once,
     loaders_of,
+    of_default,
     of_device,
     of_its_rule,
     touched_nodes,
@@ -158,6 +159,7 @@ def is_begun(copy: Transfer) -> bool:
     return may_give(copy.node, "non_blocking")
 
 
+@of_default
 def for_others(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of what is written for other places alone: nothing where none of them is written."""
     if not any(f.edits and (finding.rule, finding.key) in f.needs for f in beside):
@@ -301,6 +303,7 @@ remembered = usual(0.05, "computed again each time")  # of items that come out t
 ONCE = Gain(0.0, "items are remembered: from the second epoch on nothing is left to make")
 
 
+@of_default
 def fetching(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of workers: nothing where a batch is a slice of what lies in memory, which one process cuts
     as fast as it can be handed on.
@@ -338,6 +341,7 @@ def _decodes(loaders: Sequence[Loader]) -> bool:
     return not sets or any("decode" in d.reads or d.unknown or d.kind != "project" for d in sets)
 
 
+@of_default
 def keeping(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of workers that stay: nothing where there is one epoch, for which they start in any case, and
     next to nothing where an epoch is known to be long.
