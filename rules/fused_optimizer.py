@@ -88,7 +88,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(
                 optimizer.node,
                 message,
-                edits=tuple(fused_edits(script, place, options.target, unless)),
+                edits=tuple(fused_edits(script, place, optimizer, options.target, unless)),
             )
 
 

@@ -817,6 +817,7 @@ args.device = torch.device("cuda:0" if use else "cpu")
 train(args)
 """
 MOVED = "model = model.to(args.device)"
+WHERE_IT_WENT = 'torch.device(args.device).type == "cuda"'
 
 
 @pytest.mark.parametrize(
@@ -826,11 +827,101 @@ MOVED = "model = model.to(args.device)"
         ("model = model.to(args.device) if args.device else model.cuda()", "", "is_available()"),
         (f"if not losses:\n        {MOVED}", "", "is_available()"),
         (f"{MOVED}\n    args = argparse.Namespace(device='cpu')", "", "is_available()"),
-        (MOVED, "other = argparse.Namespace()\nother.device = 'cpu'", "is_available()"),
+        (MOVED, "other = argparse.Namespace()\nother.device = 'cpu'", WHERE_IT_WENT),
+        (MOVED, "args.device = str(args.device)", "is_available()"),
+        (f"{MOVED}\n    args.device = str(args.device)", "", "is_available()"),
     ],
 )
 def test_a_device_that_options_hold(before: str, more: str, asked: str) -> None:
     """Only where it is certainly there, and a ``torch.device``: a string has no ``type``."""
     done = apply(RULE, HELD.format(before=before, more=more))
     assert f"fused={asked}" in done.text.replace("fused=torch.cuda.", "fused=")
+    assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"])
+
+
+HELPER = """
+import argparse
+
+import torch
+from torch import nn, optim
+
+torch.manual_seed(0)
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+parser.add_argument("--device", default="cpu")
+args = parser.parse_args([])
+use = torch.cuda.is_available() and not args.no_cuda
+device = torch.device("cuda" if use else "cpu")
+losses = []
+
+
+class Critic:
+    def __init__(self, device, other, **options):
+        self.device = device
+        {made}
+        self.optimizer = optim.Adam(self.net.parameters(), lr=1e-2)
+
+    def step(self, x):
+        loss = self.net(x.to(next(self.net.parameters()).device)).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        losses.append(loss.item())
+
+
+def make(**given):
+    return Critic(given["device"], given["other"])
+
+
+critic = make(**{given})
+for step in range(20):
+    critic.step(torch.randn(8, 4))
+"""
+VARS = "dict(other=device, device=device, **vars(args))"
+NET = "self.net = nn.Linear(4, 1).to(self.device)"
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "asked"),
+    [
+        (NET, "dict(other=device, device=device)", 'device.type == "cuda"'),
+        (NET, "dict(other=device, device='cuda' if use else 'cpu')", 'self.device == "cuda"'),
+        (NET, "dict(other=device, device=args.device)", 'torch.device(self.device).type == "cuda"'),
+        (NET, "dict(vars(args), other=device)", 'torch.device(self.device).type == "cuda"'),
+        (
+            "self.net = nn.Sequential(nn.Linear(4, 1)).to(device=other)\n        self.net.train()",
+            "dict(device=3, other=args.device)",
+            'torch.device(other).type == "cuda"',
+        ),
+        (
+            NET.replace("self.device", "args.device") + "\n        other = args.device = 'cpu'",
+            "dict(device=3, other=args.device)",
+            "torch.cuda.is_available()",
+        ),
+        (
+            "self.net = nn.Linear(4, 1).to(other if other else 'cpu')",
+            "dict(device=3, other=args.device)",
+            "torch.cuda.is_available()",
+        ),
+        (
+            "self.net = nn.Linear(4, 1)\n        if use:\n            self.net.to(other)",
+            "dict(device=3, other=args.device)",
+            "use",
+        ),
+        (
+            "self.net = nn.Linear(4, 1)\n        use and self.net.to(other)",
+            "dict(device=3, other=args.device)",
+            "use",
+        ),
+        (
+            "self.net = nn.ModuleList([nn.Linear(4, 1)])[0]\n        self.rest = nn.Linear(4, 1).to(other)",
+            "dict(device=3, other=args.device)",
+            "torch.cuda.is_available()",
+        ),
+    ],
+)
+def test_the_device_that_the_parameters_went_to(made: str, given: str, asked: str) -> None:
+    """Which says more than that there is CUDA: with --no-cuda they lie on the host."""
+    done = apply(RULE, HELPER.format(made=made, given=given))
+    assert f"fused={asked}" in done.text
     assert run(done.text)["losses"] == pytest.approx(run(done.before)["losses"])

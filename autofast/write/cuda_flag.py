@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Collection
 
 from autofast.edit.edits import Written
+from autofast.flow.changes import may_change
 from autofast.flow.importers import Importers
-from autofast.flow.program import definitions_of, graph_of
+from autofast.flow.program import Flow, definitions_of, graph_of
 from autofast.flow.scopes import Expressions, is_parameter, own_nodes
 from autofast.model.calls import variable_name
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import (
     ancestors,
+    block_of,
     function_of,
     nodes_in,
     parent_of,
@@ -24,13 +27,25 @@ from autofast.model.source import (
     within_any,
 )
 from autofast.model.syntax import CHOICES, VARIABLES, is_number, is_read, is_unary
-from autofast.model.values import Arg, one
-from autofast.write.spelling import cuda_test, device_before, requires_cuda, torch_in
+from autofast.model.tensors import is_dtype
+from autofast.model.values import Arg, Ext, Tensor, Thing, const, is_const, is_named, one
+from autofast.write.spelling import (
+    argument_expression,
+    cuda_test,
+    device_before,
+    is_evaluated,
+    requires_cuda,
+    torch_in,
+)
+
+IS_AVAILABLE = "torch.cuda.is_available"
 
 
-def enabled_where_cuda(script: Script, place: ast.stmt) -> Written:
+def enabled_where_cuda(
+    script: Script, place: ast.stmt, modules: Collection[Thing] = ()
+) -> Written:
     """An expression that is true where training runs on CUDA, valid before ``place``; empty where
-    it always does.
+    it always does. ``modules``: whose parameters are to be there.
     """
     if requires_cuda(script):
         return "", ()
@@ -38,10 +53,52 @@ def enabled_where_cuda(script: Script, place: ast.stmt) -> Written:
         return flag, ()
     function = function_of(place)
     device = device_before(script, place) or ""
-    if is_parameter(function, device) and script.analysis(Importers).user(function) is not None:
-        torch, imports = torch_in(source_of(place))  # others may pass a string
-        return f"{torch}.cuda.is_available()", imports
-    return cuda_test(script, place)
+    torch, imports = torch_in(source_of(place))
+    anywhere = f"{torch}.cuda.is_available()"
+    test = anywhere, imports
+    if not is_parameter(function, device) or script.analysis(Importers).user(function) is None:
+        test = cuda_test(script, place)  # else others may pass a string
+    if test[0] == anywhere and (moved := _device_of(script, place, modules)) is not None:
+        names = {const(frozenset({t})) for t in script.values(moved)}
+        if names <= {"cuda", "cpu"}:
+            return f'{ast.unparse(moved)} == "cuda"', ()
+        return f'{torch}.device({ast.unparse(moved)}).type == "cuda"', imports
+    return test
+
+
+def _device_of(
+    script: Script, place: ast.stmt, modules: Collection[Thing]
+) -> ast.Name | ast.Attribute | None:
+    """The device, or the name of one, that modules went to just before, in the same block."""
+    block, left = block_of(place), {*modules}
+    if not left:
+        return None
+    device: ast.Name | ast.Attribute | None = None
+    for site in script.log.of("move_model"):
+        stmt, given = statement_of(site.node), site.occurrences[0].data.get("target")
+        moved = argument_expression(site.node, given) if isinstance(site.node, ast.Call) else None
+        if (
+            stmt not in block[: block.index(place)]
+            or not isinstance(moved, VARIABLES)
+            or not is_evaluated(site.node)
+            or (device is not None and ast.unparse(device) != ast.unparse(moved))
+        ):
+            continue
+        between = block[block.index(stmt) + 1 : block.index(place)]
+        if _is_device(script, moved) and may_change(script, between, moved) is None:
+            device = moved
+            left -= {o.this for o in site}
+    return device if not left else None
+
+
+def _is_device(script: Script, moved: ast.Name | ast.Attribute) -> bool:
+    """Whether it is known to be a device, or its name, which is more than that there is CUDA."""
+    found = script.values(moved)
+    made = script.analysis(Flow).value(moved)
+    plain = isinstance(made, ast.IfExp) and script.is_call(made.test, IS_AVAILABLE)
+    known = (is_named(t, Ext, "torch.device") or isinstance(t, Arg) or is_const(t, str) for t in found)
+    others = any(is_dtype(t) or isinstance(t, Tensor) for t in found)
+    return any(known) and not (plain or others)
 
 
 def flag_before(script: Script, place: ast.stmt) -> str:
@@ -184,7 +241,7 @@ def _spelled(node: ast.AST) -> str:
 
 
 def _needs_cuda(script: Script, value: ast.expr) -> bool:
-    asked = {site.node for site in script.calls("torch.cuda.is_available")}
+    asked = {site.node for site in script.calls(IS_AVAILABLE)}
     parts = value.values if isinstance(value, ast.BoolOp) else [value]
     if isinstance(value, ast.BoolOp) and not isinstance(value.op, ast.And):
         return False

@@ -370,7 +370,7 @@ def _device_attribute(script: Script, place: ast.AST) -> str | None:
     for node in of_kind(own_nodes(scope), ast.Attribute):
         owner = node.value
         known = not is_read(node) or is_device_object(script.values(node))
-        if not isinstance(owner, ast.Name) or not known or not _is_evaluated(node):
+        if not isinstance(owner, ast.Name) or not known or not is_evaluated(node):
             continue
         before = statement_of(node) is not here and graph.dominates(node, place)
         anew = (n for n in stores if n.id == owner.id and not graph.dominates(n, node))
@@ -379,7 +379,7 @@ def _device_attribute(script: Script, place: ast.AST) -> str | None:
     return None
 
 
-def _is_evaluated(node: ast.AST) -> bool:
+def is_evaluated(node: ast.AST) -> bool:
     """Whether an expression is computed wherever its statement runs."""
     return not any(
         isinstance(outer, (*FUNCTIONS, *COMPREHENSIONS, ast.IfExp, ast.BoolOp))

@@ -156,7 +156,9 @@ COMPLEX = wordset(
 )
 
 
-def fused_edits(script: Script, home: Home, target: str, unless: str = "") -> Iterator[Edit]:
+def fused_edits(
+    script: Script, home: Home, optimizer: Optimizer, target: str, unless: str = ""
+) -> Iterator[Edit]:
     """``fused=True``, which CPUs and GPUs take, CPUs since torch 2.4: the script's own flag for
     CUDA where it may run without, and nothing says that it has one.
 
@@ -169,7 +171,9 @@ def fused_edits(script: Script, home: Home, target: str, unless: str = "") -> It
         return
     if not OTHERS & named_devices(script):
         new = target == "cpu" or script.frameworks or script.torch.is_at_least(SINCE)
-        test, imports = ("", ()) if new else enabled_where_cuda(script, statement_of(home.node))
+        place = statement_of(home.node)
+        asked = enabled_where_cuda(script, place, optimizer.params)
+        test, imports = ("", ()) if new else asked
         yield from imports
         yield home.set("fused", test or "True")
         return
