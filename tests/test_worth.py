@@ -660,6 +660,32 @@ def test_a_second_read_of_the_same_is_left_unless_work_is_started_in_between() -
     assert apply("loss-item-sync", twice, min_gain=0.01).fixes
 
 
+@pytest.mark.parametrize(
+    ("code", "worth"),
+    [
+        ("    print(loss)\n    return loss * 2", False),
+        ("    if loss < 0:\n        return loss\n    print(f'{loss:.3f}')\n    return loss", False),
+        ("    loss = show(loss)\n    return loss * 2", False),
+        ("    if more:\n        print(loss)\n    return loss", True),
+        ("    if more:\n        return loss * 2\n    print(loss)\n    return loss * 3", True),
+        ("    print(loss)\n    return loss + model(out.detach()).mean()", True),
+        ("    return loss", True),
+    ],
+)
+def test_a_read_right_behind_a_function_that_waits_at_its_end(code: str, worth: bool) -> None:
+    """The host waits there for all that the device has to do."""
+    text = ROWS.replace("total += loss.item()", "print(epoch, loss.item())")
+    text = text.replace("loss = nn.functional.mse_loss(model(x), y)", "loss = measured(model(x), y)")
+    text = text.replace("        loss.back", "        total += loss.item()\n        loss.back")
+    show = "def show(loss):\n    print(loss)\n    return loss\n\n\n"
+    measured = "def measured(out, y, more=len(DataLoader.__name__) > 99):\n"
+    measured += f"    loss = nn.functional.mse_loss(out, y)\n{code}\n\n\n"
+    first = text.index("for epoch in")
+    done = apply("loss-item-sync", text[:first] + show + measured + text[first:], min_gain=0.01)
+    assert bool(done.fixes) is worth, done.text
+
+
+
 def test_what_stays_of_a_read_that_is_shared_keeps_the_others() -> None:
     """A count that could be put off, beside a loss that is read in every step anyway."""
     shown = "total += (model(x) > 0).sum().item()\n        print(loss.item())\n        print(epoch, loss.item())"

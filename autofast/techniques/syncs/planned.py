@@ -296,9 +296,9 @@ def repeated(script: Script, sinks: list[Sink], fixed: list[Fixed]) -> Iterator[
         text = ast.unparse(members[0].core)
         message = f"reads `{text}` from the device {len(members)} times in every step"
         edits = list({id(e): e for _, more in parts for e in more}.values())
-        first = statements[0]  # whose read is left, unless it moves down to another
-        moves = all(e.stmt is not first for e in edits if isinstance(e, Before))
-        waits = [s for s in statements if moves or works_between(script, first, s)]
+        stays = next((e.stmt for e in edits if isinstance(e, Before)), statements[0])
+        ways = [(s, sorted((s, stays), key=lambda s: s.lineno)) for s in statements]
+        waits = [s for s, way in ways if s is not stays and works_between(script, *way)]
         places: list[Said] = [(s, message) for s in waits or statements]
         yield from group(places, edits, members, asks)
 

@@ -42,10 +42,10 @@ from autofast.model.values import Ref, Unknown, is_on_device
 from autofast.rule import Finding, Gain, Options
 
 READ = 0.03  # of a step, by a read that the host waits for
-# Of one read in the place of several of a tensor, between which the device is given work; where
-# nothing is started in between; of statements whose work would be done at two places, or behind
-# each arm of a condition; of one copy in the place of a read for each element.
-read_once = of_device(usual(0.01, "one wait less in a step", code=True))
+# Of one read in the place of several of a tensor, with work for the device in between (``once``);
+# where nothing is started in between; of statements whose work would be done at two places, or
+# behind each arm of a condition; of one copy in the place of a read for each element.
+once = usual(0.01, "one wait less in a step", code=True)
 read_at_once = nothing("one read stays, and the others find the device at rest")
 read_twice = nothing("what it does would have to stand at two places besides")
 read_again = nothing("what is kept of each step would be read behind the loop, one by one")
@@ -53,6 +53,13 @@ read_late = nothing("it would be read in every step all the same, further down")
 each = usual(READ, "a wait for each element", code=True)
 fetched = usual(READ, "a wait in the middle of a step, and a copy", code=True)
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
+
+
+@of_device
+def read_once(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of a read that goes, as another one of the same tensor stays."""
+    gain = _beside_another(script, finding, beside)
+    return gain or once(script, options, finding, beside)
 
 
 @of_device

@@ -9,15 +9,17 @@ from autofast.facts.by_default import is_taken, truth_by_default
 from autofast.facts.cost.gains.asking import Findings, begun_in, changed_nodes
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
-from autofast.flow.frequency import Frequency, frequency
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.frequency import Frequency, arms_around, frequency
 from autofast.flow.loops import loops_around
 from autofast.flow.program import graph_of
+from autofast.model.calls import arguments_of
 from autofast.model.events import CallFrame, below, inside, loops
 from autofast.model.kinds import is_scaler
 from autofast.model.names import SYNCHRONIZE
 from autofast.model.script import Script
-from autofast.model.several import any_in
-from autofast.model.source import Nodes, block_of, outwards, statement_of, walk
+from autofast.model.several import any_in, surely
+from autofast.model.source import Nodes, block_of, nodes_in, outwards, statement_of, walk
 from autofast.model.syntax import DEFS, SIMPLE, is_read
 from autofast.rule import Question
 
@@ -142,19 +144,31 @@ def waits_beside(
 
 
 def _always_waits(
-    script: Script, stmt: ast.stmt, stay: Container[ast.AST], begun: Nodes, back: bool
+    script: Script,
+    stmt: ast.stmt,
+    stay: Container[ast.AST],
+    begun: Nodes,
+    back: bool,
+    deeper: int = 3,
 ) -> bool:
     """Whether a statement comes to a wait on each way through it that defaults of options allow,
-    before (``back``: behind) what it begins.
+    before (``back``: behind) what it begins; also in functions that it calls, so many deep.
     """
 
-    def first(body: list[ast.stmt]) -> bool:
+    def first(body: list[ast.stmt], deeper: int = deeper) -> bool:
         for inner in reversed(body) if back else body:
-            if _always_waits(script, inner, stay, begun, back):
+            if _always_waits(script, inner, stay, begun, back, deeper):
                 return True
             if any_in(walk(inner), begun):
                 return False
         return False
+
+    def runs(function: ast.AST) -> bool:
+        body = function.body if isinstance(function, ast.FunctionDef) else []
+        early = [arms_around(n, None) for s in body[:-1] for n in nodes_in(s, ast.Return)]
+        return first(body, deeper - 1) and all(
+            any(any_in(walk(gate.test), stay) for gate, _ in gates) for gates in early
+        )
 
     match stmt:
         case ast.If(test=test, body=then, orelse=other):
@@ -162,4 +176,9 @@ def _always_waits(
             return all(first(a) for a, on in found if truth_by_default(script, test) in (..., on))
         case ast.With(body=body):
             return first(body)
+        case ast.Assign(value=ast.Call() as call) | ast.Expr(value=ast.Call() as call) if deeper:
+            called = script.analysis(CallGraph).callees(call)
+            given = {n for a in arguments_of(call) for n in walk(a)}
+            if (back or given.isdisjoint(begun)) and surely(runs(c.function) for c in called):
+                return True
     return isinstance(stmt, SIMPLE) and any_in(walk(stmt), stay)
