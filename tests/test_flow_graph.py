@@ -28,6 +28,7 @@ from autofast.flow.scopes import (
     owner,
     stored_in,
 )
+from autofast.flow.seldom import Seldom
 from autofast.model.source import Source
 from tests.flow_traces import parse
 from tests.reading import read
@@ -647,3 +648,90 @@ def test_counters_that_begin_again_and_what_is_remembered():
     source = parse(COUNTED)
     rare = [[arm for _, arm in rare_arms_around(at(source, n), None)] for n in (4, 8, 11, 14)]
     assert rare == [[True], [True], [], []]
+
+
+@pytest.mark.parametrize(
+    ("code", "arms"),
+    [
+        ("shows = i % 10 == 0\nif shows:\n    use()", [True]),
+        ("shows = i % 10 == 0\nif not shows:\n    use()", []),
+        ("shows = False\nif i % 10 == 0:\n    shows = True\nif shows:\n    use()", []),
+        ("shows = a and i % 10 == 0\nif shows and b:\n    use()", [True]),
+        ("often = i % 10 != 0\nif often:\n    use()", []),
+        ("often = i % 10 != 0\nif not often:\n    use()", [True]),
+        ("shows = i % 10 == 0 if a else False\nif shows:\n    use()", []),
+        ("shows = i % 10 == 0\nshows = b\nif shows:\n    use()", []),
+        ("shows = i % 10 == 0\nshows |= b\nif shows:\n    use()", []),
+        ("shows = shows or i % 10 == 0\nif shows:\n    use()", [True]),
+        ("if even:\n    use()", []),  # once, above the loop
+        ("if a:\n    use()", []),
+    ],
+)
+def test_a_name_for_what_is_seldom_true(code: str, arms: list[bool]) -> None:
+    body = "".join(f"        {line}\n" for line in code.splitlines())
+    source = parse(f"def f(a, b, n):\n    even = n % 10 == 0\n    for i in a:\n{body}")
+    loop = next(n for n in ast.walk(source.tree) if isinstance(n, ast.For))
+    place = next(
+        n for n in ast.walk(source.tree) if isinstance(n, ast.Expr) and "use" in ast.unparse(n)
+    )
+    assert [arm for _, arm in rare_arms_around(place, loop)] == arms
+
+
+GIVEN = """
+import random
+
+class Steps:
+    def __init__(self):
+        self.n = 0
+
+    def now(self, store):
+        self.n += 1
+        if self.n % 50 == 1:
+            store = store
+        else:
+            store = None
+        return store
+
+    def always(self, store):
+        return store
+
+def put(store, x, more=None):
+    if store is not None:
+        store.append(x)
+
+steps, kept, pair = Steps(), [], (1, 2)
+for i in range(9):
+    CALL
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "few"),
+    [
+        ("put(steps.now(kept), i)", True),
+        ("put(kept if i % 50 == 0 else None, i)", True),
+        ("put(None if i % 50 else kept, i)", True),
+        ("put(store=steps.now(kept), x=i)", True),
+        ("now = steps.now(kept)\n    put(now, i)\n    put(None, i)", True),
+        ("now = None\n    if i % 50 == 0:\n        now = kept\n    put(now, i)", True),
+        ("put(steps.now(kept), i)\n    put(kept, i)", False),
+        ("put(steps.always(kept), i)", False),
+        ("put(kept if random.random() < 0.5 else None, i)", False),
+        ("put(kept if i % 50 == 0 else pair, i)", False),
+        ("put(kept, i)", False),
+        ("put(None, i)", False),
+        ("put(*pair)", False),
+    ],
+)
+def test_what_few_calls_are_given(tmp_path: Path, call: str, few: bool) -> None:
+    script = read(tmp_path, GIVEN.replace("CALL", call))
+    (place,) = (n for n in script.each(ast.Expr) if ast.unparse(n) == "store.append(x)")
+    assert script.analysis(Seldom).around(place, None) is few
+
+
+def test_what_one_turn_is_given_the_next_have_too(tmp_path: Path) -> None:
+    code = "if i % 50 == 0:\n        now = kept\n    if now is not None:\n        print(now)"
+    script = read(tmp_path, "now, kept = None, []\nfor i in range(9):\n    " + code)
+    (loop,) = script.each(ast.For)
+    (place,) = (n for n in script.each(ast.Expr) if ast.unparse(n) == "print(now)")
+    assert not script.analysis(Seldom).around(place, loop)

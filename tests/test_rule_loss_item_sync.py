@@ -1877,6 +1877,49 @@ def test_what_may_not_move_into_a_condition_with_its_dict(step: str, start: str)
 
 
 
+@pytest.mark.parametrize("asked", ["shows", "shows and epoch", "not often"])
+def test_a_condition_that_has_a_name(asked: str) -> None:
+    step = f"shows, often = i % 2 == 0, i % 2 != 0\ninfo = loss.item()\nif {asked}:\n    print(info)"
+    step = step.replace("shows, often = i % 2 == 0, ", "shows = i % 2 == 0\noften = ")
+    done = same(HEAD + training(step), "info = loss.item()")
+    assert done.text.index("info = loss.item()") > done.text.index(f"if {asked}:")
+
+
+def test_reads_for_what_is_given_in_few_steps_are_not_looked_at() -> None:
+    """They are as rare as below `if i % 50 == 0:`."""
+    functions = """
+    def divergence(x, store=None):
+        parts = x.pow(2).mean(0)
+        if store is not None:
+            store["all"].append(parts.sum().item())
+            for k in range(3):
+                store[str(k)].append(parts[k].item())
+        return parts.sum()
+
+    class Steps:
+        def __init__(self):
+            self.n = 0
+
+        def now(self, store):
+            self.n += 1
+            if self.n % 50 == 1:
+                store = store
+            else:
+                store = None
+            return store
+
+    steps = Steps()
+    """
+    head = HEAD + "from collections import defaultdict\n" + textwrap.dedent(functions)
+    few = training(
+        "", "kept = defaultdict(list)", "print(kept)", "loss = loss + divergence(out, steps.now(kept))"
+    )
+    done = apply("loss-item-sync", head + few)
+    assert not done.findings
+    done = apply("loss-item-sync", head + few.replace("steps.now(kept)", "kept"))
+    assert done.findings
+
+
 def test_a_sum_that_is_changed_before_it_is_prepared_for_the_next_step() -> None:
     step = "if i % 2 == 0:\n    print(info)\ninfo = total / (i + 1)\ntotal += loss.item()"
     refused(HEAD + training(step, "total = info = 0"), "is used in every step")

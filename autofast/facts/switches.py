@@ -19,6 +19,7 @@ from autofast.flow.loops import Loop
 from autofast.flow.program import Flow, definitions_at, graph_of
 from autofast.flow.provenance import assigned_value
 from autofast.flow.scopes import own_nodes
+from autofast.flow.seldom import Seldom
 from autofast.model import names
 from autofast.model.events import (
     BranchFrame,
@@ -94,7 +95,11 @@ def in_every_iteration(
                 continue
             flow = script.analysis(Flow)
             ways = [*(f.node for f in rest if isinstance(f, CallFrame)), site.node]
-            if not any(is_mostly_left_out(flow.graph(node), node) for node in ways):
+            seldom = script.analysis(Seldom)
+            if not any(
+                is_mostly_left_out(flow.graph(node), node) or seldom.around(node, None)
+                for node in ways
+            ):
                 return loop, occurrence
     return None
 
@@ -232,6 +237,8 @@ def goes_by_batch(script: Script, loop: ast.AST) -> bool:
 
 def is_often(script: Script, node: ast.AST, loop: Loop | None) -> bool:
     """Whether a place runs in more than few iterations of its loop, or calls of its function."""
+    if script.analysis(Seldom).around(node, loop):
+        return False
     if loop is None:
         return not rare_arms_around(node, None)
     return frequency(graph_of(script, node), node, loop) in (

@@ -13,11 +13,12 @@ from weakref import WeakKeyDictionary
 from autofast.flow.cfg import Graph
 from autofast.flow.graph import Node
 from autofast.flow.loops import Loop, loops_around
+from autofast.flow.scopes import is_parameter
 from autofast.model.calls import names_in
 from autofast.model.contents import each_once
 from autofast.model.events import BranchFrame
 from autofast.model.source import ByNode, function_of, nodes_in, outwards, source_of
-from autofast.model.syntax import FUNCTIONS, IDENTITY, MEMBERSHIP, is_unary
+from autofast.model.syntax import FUNCTIONS, IDENTITY, MEMBERSHIP, is_stored, is_unary
 
 
 class Frequency(Enum):
@@ -165,12 +166,13 @@ def rare_arm(gate: ast.If) -> bool | None:
 
     Rare are a remainder (``i % 100 == 0``), an equation with something that the loop changes (``i
     == last``), a counter that is set back when it is full (``if waited >= n: ...; waited = 0``),
-    and what is only made where it is missing (``if self.mask is None: self.mask = ...``). A
-    condition on the configuration or the rank is not.
+    what is only made where it is missing (``if self.mask is None: self.mask = ...``), and a name
+    that each iteration gives such a truth (``shows = i % 100 == 0``). A condition on the
+    configuration or the rank is not.
     """
     known: tuple[bool | None] | None = getattr(gate, "_af_rare_arm", None)  # asked very often
     if known is None:
-        rare = next((value for value in (True, False) if _is_rare(gate.test, value, gate)), None)
+        rare = next((value for value in (True, False) if is_seldom(gate.test, value, gate)), None)
         known = gate._af_rare_arm = (rare,)  # type: ignore[attr-defined]
     return known[0]
 
@@ -228,31 +230,51 @@ def arms_around(node: ast.AST, end: ast.AST | None) -> Iterator[tuple[ast.If, bo
             yield outer, here in outer.body
 
 
-def _is_rare(test: ast.expr, value: bool, gate: ast.If) -> bool:
-    """Whether ``test`` is rarely ``value``; one rare part makes the whole rare, also of ``or``."""
+def is_seldom(
+    test: ast.expr, value: bool, gate: ast.AST, seen: frozenset[str] = frozenset()
+) -> bool:
+    """Whether ``test`` is rarely ``value``, as ``gate`` asks it; one rare part makes all of it
+    rare, also of ``or``.
+    """
     if is_unary(test, ast.Not):
-        return _is_rare(test.operand, not value, gate)
+        return is_seldom(test.operand, not value, gate, seen)
     if isinstance(test, ast.BoolOp):
-        parts = [_is_rare(v, value, gate) for v in test.values]
+        parts = [is_seldom(v, value, gate, seen) for v in test.values]
         return any(parts) if value or isinstance(test.op, ast.Or) else all(parts)
     if isinstance(test, ast.NamedExpr):
-        return _is_rare(test.value, value, gate)
+        return is_seldom(test.value, value, gate, seen)
+    if isinstance(test, ast.Name):
+        return test.id not in seen and _is_named(test.id, value, gate, seen)
     if (missing := _missing(test)) is not None and value is missing[1]:
-        return _is_kept(missing[0], gate)
+        return isinstance(gate, ast.If) and _is_kept(missing[0], gate)
     if not isinstance(test, ast.Compare):
         return not value and _has_remainder(test)  # ``if i % 100:``
     equal = isinstance(test.ops[0], (ast.Eq, ast.Is))
     unequal = isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
     if _has_remainder(test):
         return value is not unequal
-    if value and _is_counted(test, gate):
+    if value and isinstance(gate, ast.If) and _is_counted(test, gate):
         return True
     if not _changed_by_loop(gate) & names_in(test):
         return False
     if equal or unequal:
         return value is equal and not isinstance(test.ops[0], IDENTITY)
+    if not value or not isinstance(gate, ast.If):
+        return False
     full = isinstance(test.ops[0], (ast.Gt, ast.GtE)) and names_in(test.left) & _set_back(gate)
-    return value and bool(full)
+    return bool(full)
+
+
+def _is_named(name: str, value: bool, gate: ast.AST, seen: frozenset[str]) -> bool:
+    """Whether each iteration gives a variable what is rarely ``value``, or the other truth."""
+    scope = next(loops_around(gate), None) or function_of(gate)
+    bound = [n for n in nodes_in(function_of(gate), ast.Name) if n.id == name and is_stored(n)]
+    made = [a for a in nodes_in(scope, ast.Assign) if len(a.targets) == 1 and a.targets[0] in bound]
+    others = [a.value for a in made if not is_seldom(a.value, value, a, seen | {name})]
+    own = len(bound) == len(made) and not is_parameter(function_of(gate), name)
+    return own and len(others) < len(made) and all(
+        isinstance(v, ast.Constant) and bool(v.value) is not value for v in others
+    )
 
 
 def _is_counted(test: ast.Compare, gate: ast.If) -> bool:
@@ -319,7 +341,7 @@ def _has_remainder(test: ast.AST) -> bool:
     )
 
 
-def _changed_by_loop(gate: ast.If) -> frozenset[str]:
+def _changed_by_loop(gate: ast.AST) -> frozenset[str]:
     loop = next(loops_around(gate), None)
     return source_of(loop).stored_in(loop) if loop is not None else frozenset()
 
