@@ -176,9 +176,10 @@ def _always_waits(
             return all(first(a) for a, on in found if truth_by_default(script, test) in (..., on))
         case ast.With(body=body):
             return first(body)
-        case ast.Assign(value=ast.Call() as call) | ast.Expr(value=ast.Call() as call) if deeper:
-            called = script.analysis(CallGraph).callees(call)
-            given = {n for a in arguments_of(call) for n in walk(a)}
-            if (back or given.isdisjoint(begun)) and surely(runs(c.function) for c in called):
-                return True
+    call = getattr(stmt, "value", None)
+    if isinstance(call, ast.Call) and deeper:
+        called = script.analysis(CallGraph).callees(call)
+        given = {n for a in arguments_of(call) for n in walk(a)}
+        if (back or given.isdisjoint(begun)) and surely(runs(c.function) for c in called):
+            return True
     return isinstance(stmt, SIMPLE) and any_in(walk(stmt), stay)
