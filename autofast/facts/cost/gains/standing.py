@@ -9,7 +9,7 @@ from autofast.facts.by_default import is_taken, truth_by_default
 from autofast.facts.cost.gains.asking import Findings, begun_in, changed_nodes
 from autofast.facts.cost.step import Cost
 from autofast.facts.switches import in_every_iteration
-from autofast.flow.callgraph import CallGraph
+from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.frequency import Frequency, arms_around, frequency
 from autofast.flow.loops import loops_around
 from autofast.flow.program import graph_of
@@ -163,12 +163,10 @@ def _always_waits(
                 return False
         return False
 
-    def runs(function: ast.AST) -> bool:
-        body = function.body if isinstance(function, ast.FunctionDef) else []
-        early = [arms_around(n, None) for s in body[:-1] for n in nodes_in(s, ast.Return)]
-        return first(body, deeper - 1) and all(
-            any(any_in(walk(gate.test), stay) for gate, _ in gates) for gates in early
-        )
+    def runs(function: Function) -> bool:
+        gates = _early_gates(function)
+        asked = all(any(any_in(walk(gate.test), stay) for gate in ways) for ways in gates)
+        return asked and not isinstance(function, ast.Lambda) and first(function.body, deeper - 1)
 
     match stmt:
         case ast.If(test=test, body=then, orelse=other):
@@ -183,3 +181,10 @@ def _always_waits(
         if (back or given.isdisjoint(begun)) and surely(runs(c.function) for c in called):
             return True
     return isinstance(stmt, SIMPLE) and any_in(walk(stmt), stay)
+
+
+def _early_gates(function: Function) -> list[list[ast.If]]:
+    """Of each ``return`` but the last, the conditions that lead to it."""
+    body = [] if isinstance(function, ast.Lambda) else function.body[:-1]
+    early = (n for s in body for n in nodes_in(s, ast.Return))
+    return [[gate for gate, _ in arms_around(n, None)] for n in early]
