@@ -606,7 +606,6 @@ def test_lists_of_numbers(make: str, expected: str) -> None:
         "z = torch.from_numpy(np.eye(4, dtype=np.float32))[:3].to(device)",
         "z = torch.from_numpy(np.array([1, 0, 0, 1]).astype(np.float32)).view(1, 4).to(device) + 0",
         "z = Variable(torch.from_numpy(np.array([1, 0, 0, 1], dtype='float32'))).repeat(3, 1)\nif x.is_cuda:\n    z = z.cuda()",
-        "z = torch.Tensor(np.reshape(np.array(range(latent)), [1, latent])).to(device)",
         "z = torch.FloatTensor([0.4, 0.5, 0.6, 0.7]).to(device) + 0",
     ],
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autofast.rule import Effect
-from tests.onerule import Applied, apply, run
+from tests.onerule import Applied, apply, run, same
 
 RULE = "device-creation"
 SCRIPT = """
@@ -237,3 +237,33 @@ def test_a_type_of_the_host_would_bring_it_back(cast: str) -> None:
         f"z = torch.from_numpy(np.random.rand(n, 8)).type({cast}).to(device)",
     ):
         assert not made(make).fixes
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        ("z = torch.Tensor(np.reshape(np.array(range(n)), [n, 1])).to(device)", "torch.arange(n, dtype=torch.float32, device=device).view(n, 1)"),
+        ("z = torch.from_numpy(np.arange(200)).to(x.device)", "torch.arange(200, device=x.device)"),
+        ("z = torch.from_numpy(np.arange(len(x))).float().to(device)", "torch.arange(len(x), dtype=torch.float32, device=device)"),
+        ("z = torch.from_numpy(np.arange(n).astype(np.float32).reshape(n, 1)).to(device)", "torch.arange(n, dtype=torch.float32, device=device).view(n, 1)"),
+        ("z = torch.LongTensor(np.arange(10, 210).reshape((n, 1))).to(device)", "torch.arange(10, 210, device=device).view(n, 1)"),
+        ("z = torch.as_tensor(np.asarray(range(len(x)))).to(device)", "torch.arange(len(x), device=device)"),
+        ("z = torch.FloatTensor(np.arange(sides).reshape(sides, n // n)).to(device)", "torch.arange(sides, dtype=torch.float32, device=device).view(sides, n // n)"),
+        ("z = torch.FloatTensor(np.arange(sides)).to(device)", ""),  # which may be negative
+        ("z = torch.FloatTensor(np.arange(n * 1.0)).to(device)", ""),
+        ("z = torch.FloatTensor(np.arange(0, 200, 1)).to(device)", ""),
+        ("z = torch.FloatTensor(np.arange(2**25, 2**25 + 200)).to(device)", ""),
+        ("z = torch.from_numpy(np.arange(200, dtype=np.int32)).to(device)", ""),
+        ("z = torch.from_numpy(np.arange(200).astype(np.int32)).to(device)", ""),
+        ("z = torch.from_numpy(np.arange(200).astype(np.uint8)).to(device)", ""),
+        ("a = np.arange(200)\na[0] = 3\nz = torch.from_numpy(a).to(device)", ""),
+    ],
+)  # fmt: skip
+def test_what_numpy_counts(make: str, expected: str) -> None:
+    options = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--sides', type=int, default=200)\nsides = parser.parse_args([]).sides"
+    done = made(make, options)
+    assert done.lines == [f"z = {expected}"] if expected else "torch.arange" not in done.text
+    assert all(fix.effect is Effect.EXACT for fix in done.fixes)
+    before, after = (run(text)["drawn"] for text in (done.before, done.text))
+    for one, other in zip(before, after, strict=True):
+        same(one, other)

@@ -38,21 +38,21 @@ def listed(script: Script, call: ast.Call, where: str) -> Rewrite | None:
     shaped = ("", ".unsqueeze(0)")[lists] if lists < 2 else f".view({'1, ' * lists}-1)"
     match data:
         case ast.Call(func=made, args=[_] | [_, _] as ends, keywords=[]):
-            if script.values(made) == {Ref("builtins.range")} and _goes_up(script, ends):
+            if script.values(made) == {Ref("builtins.range")} and goes_up(script, ends):
                 holes = {f"n{i}": n for i, n in enumerate(ends)}
                 given = "".join(f"{{{hole}}}, " for hole in holes)
                 return Rewrite(call, f"{torch}.arange({given}{end}){shaped}", holes)
         case ast.BinOp(left=ast.List(elts=[number]), op=ast.Mult(), right=count) if not lists:
-            if _is_number(script, number, name) and _counts(script, count):
+            if _is_number(script, number, name) and counts(script, count):
                 made_of = {"n": count, "number": number}
                 return Rewrite(call, f"{torch}.full(({{n}},), {{number}}, {end})", made_of)
     return None
 
 
-def _goes_up(script: Script, ends: list[ast.expr]) -> bool:
+def goes_up(script: Script, ends: list[ast.expr]) -> bool:
     """Whether a range is certainly none that goes down, which is empty: an error of ``arange``."""
     if len(ends) == 1:
-        return _counts(script, ends[0])
+        return counts(script, ends[0])
     low, high = (_whole(script, end) for end in ends)
     return bool(low) and bool(high) and max(low) <= min(high)
 
@@ -64,7 +64,7 @@ def _whole(script: Script, expr: ast.expr) -> list[int]:
     return known if len(known) == len(found) else []
 
 
-def _counts(script: Script, expr: ast.expr) -> bool:
+def counts(script: Script, expr: ast.expr) -> bool:
     """Whether an expression is certainly a whole number that is not negative: an empty list would
     be an error there."""
     match expr:
@@ -79,7 +79,7 @@ def _counts(script: Script, expr: ast.expr) -> bool:
             return certainly(script.values(of), Tensor)
         case ast.Name():
             made = script.analysis(Flow).values(expr)
-            return surely(not isinstance(v, ast.Name) and _counts(script, v) for v in made)
+            return surely(not isinstance(v, ast.Name) and counts(script, v) for v in made)
         case ast.Attribute() | ast.BinOp():
             return min(_whole(script, expr), default=-1) >= 0
     return False

@@ -5,6 +5,7 @@ tensor is wanted: ``torch.randn(n, m, device=...)`` for ``torch.from_numpy(np.ra
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autofast.edit.edits import Edits, Holes, Rewrite
@@ -18,6 +19,7 @@ from autofast.model.calls import (
     keyword_of,
     names_in,
     only_target,
+    spread_out,
     unstarred,
     variable_name,
 )
@@ -36,6 +38,7 @@ from autofast.model.syntax import SEQUENCES, is_attribute, is_operation, is_read
 from autofast.model.tensors import is_one_number
 from autofast.model.values import Arg, Const, Seq, Setting, certainly, const, consts, is_const
 from autofast.ops.families import COMPARED, SIGNS
+from autofast.techniques.transfers.literal_tensors import goes_up
 from autofast.write.spelling import torch_in
 
 FLOATS = wordset("float32 float64")
@@ -215,6 +218,49 @@ class _Writer:
                 return f"{self.torch}.{name}({code}{diagonal})"
             case ast.Call() if made := MADE.get(self.script.library_function(expr)):
                 return self._made(expr, made, dtype)
+            case ast.Call(args=[inner, ast.List(elts=sizes) | ast.Tuple(elts=sizes)], keywords=[]) if (
+                self.script.is_call(expr, "numpy.reshape")
+            ):
+                return self._row(inner, dtype, sizes)
+            case ast.Call(func=ast.Attribute(value=inner, attr="reshape"), args=sizes, keywords=[]):
+                return self._row(inner, dtype, spread_out(sizes))
+            case ast.Call():
+                return self._row(expr, dtype, ())
+        return None
+
+    def _row(self, expr: ast.expr, dtype: str, sizes: Sequence[ast.expr]) -> str | None:
+        """Whole numbers one after the other, in one row or in another shape of these sizes."""
+        match expr:
+            case ast.Call(func=ast.Attribute(value=inner, attr="astype"), args=[said], keywords=[]):
+                kind = dtype_named(self.script, said)
+                return self._row(inner, dtype or kind, sizes) if kind in WHOLE else None
+        ends = self._ends(expr)
+        dtype = dtype or "int64"
+        if ends is None or dtype not in WHOLE or not all(map(self._is_number, sizes)):
+            return None
+        same = len(ends) == 1 and ast.unparse(ends[0]) in map(ast.unparse, sizes)
+        if not same and not goes_up(self.script, ends):
+            return None  # a negative number is an error of torch, as it is of a size
+        if any(n > EXACT for n in consts(self.script.values(ends[-1])) or ()):
+            return None
+        given = ", ".join(map(self._hole, ends))
+        row = self._factory("arange", given, dtype, "int64")
+        return f"{row}.view({', '.join(map(self._hole, sizes))})" if sizes else row
+
+    def _ends(self, expr: ast.expr) -> list[ast.expr] | None:
+        """``n`` of ``np.arange(n)`` or ``np.array(range(n))``"""
+        match expr:
+            case ast.Call(
+                args=[ast.Call(args=[_] | [_, _] as ends, keywords=[]) as counted], keywords=[]
+            ) if (
+                self.script.is_call(expr, "numpy.array", "numpy.asarray")
+                and self.script.is_call(counted, "builtins.range")
+            ):
+                return ends
+            case ast.Call(args=[_] | [_, _] as ends, keywords=[]) if (
+                self.script.is_call(expr, "numpy.arange")
+            ):
+                return ends  # a fraction is none of the sizes, and nothing that goes up
         return None
 
     def gives_indices(self, expr: ast.expr) -> bool:
