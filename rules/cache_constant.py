@@ -9,7 +9,7 @@ from autofast.facts.unread import UNREAD
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
 from autofast.techniques.transfers.constants import Constant, constants
-from autofast.techniques.transfers.factories import loops_of_steps, runs_often
+from autofast.techniques.transfers.factories import loops_of_steps, run_once, runs_often
 from autofast.techniques.transfers.literal_tensors import made_by_default
 from autofast.techniques.transfers.prepared import prepared
 
@@ -33,7 +33,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for site, filled in made_by_default(script):
         if runs_often(site, hot):
             yield Finding(site.node, COPIES, edits=(filled,), asks=COPIED)
-    found = [*constants(script, hot)]
+    every = constants(script, hot or run_once(script))
+    found = [c for c in every if hot or c.copied]
     for constant in found:
         yield Finding(
             constant.node,

@@ -16,7 +16,7 @@ from autofast.techniques.transfers.constants import Constant, constants
 from autofast.techniques.transfers.creations import copied_alike, moved_creations
 from autofast.techniques.transfers.device_parameters import given_a_device
 from autofast.techniques.transfers.drawn_arrays import from_numpy
-from autofast.techniques.transfers.factories import loops_of_steps
+from autofast.techniques.transfers.factories import loops_of_steps, run_once
 from autofast.techniques.transfers.hoisted import hoisted_copies
 from autofast.techniques.transfers.host_random_draws import why_not_on_device
 from autofast.techniques.transfers.index_arrays import index_arrays
@@ -49,7 +49,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Make tensors on the device instead of copying them there in every step."""
     if options.target == "cpu" or script.calls(*DEFAULTS):
         return
-    hot = loops_of_steps(script)
+    hot = loops_of_steps(script) or run_once(script)
     creations = [*hoisted_copies(script, hot), *one_hots(script, hot)]
     once = {n for c in creations for n in ast.walk(c.call)}
     kept = constants(script, hot) if options.decides(Constant) else ()

@@ -240,3 +240,49 @@ def test_what_the_level_of_effect_is_against(shared: Path) -> None:
     (shared / "b.py").write_text(HEAD + BODY + PLAIN)
     done = autofast("rewrite", "a.py", "--exhaustive", "--effect", "exact")
     assert "fused-optimizer: needs --effect rounding" in done.err, done.err
+
+
+NET = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        mask = torch.ones(x.size(0), 4).to(x.device)
+        return torch.max(self.layer(x * mask), torch.tensor([-1.0]).to(x.device))
+"""
+START = """\
+import torch
+from net import Net
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = Net().to(device)
+"""
+PREDICT = "net.eval()\nwith torch.no_grad():\n    print(net(torch.ones(2, 4, device=device)))\n"
+TRAIN = """\
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(9):
+    loss = net(torch.randn(8, 4, device=device)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize("asked", ["device-creation", "cache-constant"])
+def test_a_script_that_only_predicts_once(shared: Path, asked: str) -> None:
+    """Nothing is worth a line there, but what a training writes into the network holds."""
+    for name, text in {"net": NET, "a": START + TRAIN, "b": START + PREDICT}.items():
+        (shared / f"{name}.py").write_text(text)
+    before = {name: printed(shared, name) for name in ("a.py", "b.py")}
+    alone = autofast("check", "b.py")
+    assert b"torch.ones" not in alone.out and b"torch.tensor" not in alone.out
+    done = autofast("rewrite", "a.py", "--in-place", "--exhaustive", "--select", asked)
+    assert "runs this, too" not in done.err and (shared / "net.py").read_text() != NET
+    assert {name: printed(shared, name) for name in ("a.py", "b.py")} == before

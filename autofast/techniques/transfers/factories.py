@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Edits
 from autofast.facts.switches import batch_hooks
-from autofast.flow.callgraph import Callee, CallGraph
+from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.frequency import is_first_time
 from autofast.flow.scopes import parameters
 from autofast.model.calls import (
@@ -91,6 +91,14 @@ def loops_of_steps(script: Script) -> frozenset[ast.AST]:
         f.node for stack in stacks for f in stack if isinstance(f, LoopFrame) and f.is_statement
     }
     return frozenset(loops | script.analysis(batch_hooks).keys())
+
+
+def run_once(script: Script) -> frozenset[ast.AST]:
+    """What the networks of a script run that has no such loops, as one that shows a prediction:
+    nothing there is worth a line, but what is written for a training that shares it holds there.
+    """
+    passes = (o.this for e in script.evaluations for site in e.forwards for o in site)
+    return frozenset(c.function for this in passes if this is not None for c in code_of(this))
 
 
 def again_and_again(stack: Stack, hot: frozenset[ast.AST]) -> bool:
