@@ -14,7 +14,8 @@ def {{name}}(dataset):
 {padded}{normalized}    return images{laid_out}, {{torch}}.as_tensor(dataset.{labels})
 """
 PADDED = "    images = {{torch}}.nn.functional.pad(images, [{n}] * 4)  # black\n"
-NORMALIZED = """\
+NORMALIZED = "    images = dataset.transform.transforms[-1](images)  # Normalize\n"
+SEVERAL = """\
     for transform in dataset.transform.transforms[-{n}:]:  # after ToTensor
         images = transform(images)
 """
@@ -43,12 +44,13 @@ NAMES = {"columns": "RandomHorizontalFlip", "rows": "RandomVerticalFlip"}
 def as_tensors(short: str, normalized: int, padding: int = 0) -> str:
     """The function for a set that torchvision calls so, of which the last transforms normalize."""
     array = "{torch}.from_numpy(dataset.data)"
+    normalizes = NORMALIZED if normalized == 1 else SEVERAL.format(n=normalized)
     return AS_TENSORS.format(
         images="dataset.data.unsqueeze(1)"
         if short in GREY
         else array + ".permute(0, 3, 1, 2)" * (short in COLOUR),
         padded=PADDED.format(n=padding) if padding else "",
-        normalized=NORMALIZED.format(n=normalized) if normalized else "",
+        normalized=normalizes if normalized else "",
         laid_out=".contiguous()" * (short in COLOUR),
         labels="labels" if short == "SVHN" else "targets",
     )
