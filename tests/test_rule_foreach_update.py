@@ -381,6 +381,34 @@ def test_modules_without_parameters_of_others() -> None:
     assert not found.fixes and "must not be empty" in found.refusals
 
 
+@pytest.mark.parametrize("layers", ["nn.Tanh()", "nn.Sequential(nn.InstanceNorm1d(4), nn.ReLU())", "Distance()"])
+def test_a_model_that_has_none(layers: str) -> None:
+    """It is trained, in so far as its passes are in a training step."""
+    text = """
+        import torch
+        import torch.nn as nn
+
+        class Distance(nn.Module):
+            def forward(self, a, b=0.0):
+                return (a - b).pow(2)
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        net, other = nn.Linear(4, 4).to(device), LAYERS.to(device)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            loss = other(net(torch.randn(2, 4, device=device))).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            with torch.no_grad():
+                for p in other.parameters():
+                    p.mul_(0.99)
+        """
+    found = apply(RULE, text.replace("LAYERS", layers))
+    assert not found.fixes and "must not be empty" in found.refusals
+    assert apply(RULE, text.replace("LAYERS", "nn.Linear(4, 4)")).fixes
+
+
 OTHER = [
     "for p, t in zip(net.parameters(), target.parameters()):\n    t.data.mul_(p.data.mean()).add_(p.data)",
     "for p, t in zip(net.parameters(), target.parameters()):\n    t.data.copy_(tau * p.data + tau * t.data)",

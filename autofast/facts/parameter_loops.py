@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autofast.facts.parts import handed_parameter, moved_models, parts_of, trained_models
-from autofast.facts.used_parameters import WITHOUT
+from autofast.facts.used_parameters import WITHOUT, parameters_of
 from autofast.flow.holders import Holders
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_of
@@ -54,6 +54,7 @@ from autofast.model.values import (
     is_weight,
 )
 from autofast.read.library.module_parts import MORE
+from autofast.rule import Refusal
 
 GIVES = ("parameters", "named_parameters")
 SHARDED = (
@@ -62,6 +63,8 @@ SHARDED = (
     "deepspeed.initialize",
 )
 KEEP_NOTHING = ("load_state_dict", "save", "deepcopy")  # of the tensors of a state_dict
+# What has parameters or none, as it is asked: the words of :func:`parameters_of`.
+AFFINE = ("InstanceNorm", "BatchNorm", "LayerNorm", "GroupNorm", "RMSNorm")
 PLAIN = ("data", "detach")  # what gives the same memory, without a gradient
 
 
@@ -279,11 +282,21 @@ def looped_modules(script: Script, call: ast.Call) -> list[Thing]:
 
 
 def has_parameters(script: Script, call: ast.Call) -> bool:
-    """Whether there certainly is one: an optimizer has them, or one is trained."""
+    """Whether there certainly is one: what is trained, or an optimizer has, does not only hold
+    layers without any.
+    """
     owners: list[Thing] = [m.thing for m in trained_models(script)]
     owners += [t for o in script.optimizers for t in o.params]
     mine = parts_of(*(x for t in owners for x in without_wrappers(t)))
-    return surely(id(t) in mine for t in looped_modules(script, call))
+    return surely(id(t) in mine and not _has_none(t) for t in looped_modules(script, call))
+
+
+def _has_none(module: Thing) -> bool:
+    """Whether all that a module holds is known, and a parameter may not be among it."""
+    try:
+        return all(layer.startswith(AFFINE) for _, layer in parameters_of(module))
+    except Refusal:
+        return False
 
 
 # ------------------------------------------------------------------------------ the same parameters
