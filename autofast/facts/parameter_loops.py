@@ -282,13 +282,18 @@ def looped_modules(script: Script, call: ast.Call) -> list[Thing]:
 
 
 def has_parameters(script: Script, call: ast.Call) -> bool:
-    """Whether there certainly is one: what is trained, or an optimizer has, does not only hold
-    layers without any.
+    """Whether there certainly is one: an optimizer has no others, or what is trained, or is among
+    what one has, does not only hold layers without any.
     """
+    looped = list(looped_modules(script, call))
+    for optimizer in script.optimizers:
+        given = [x for t in optimizer.params for x in without_wrappers(t)]
+        if given and all(x in looped for x in given):
+            return True  # an empty list is an error to it
     owners: list[Thing] = [m.thing for m in trained_models(script)]
     owners += [t for o in script.optimizers for t in o.params]
     mine = parts_of(*(x for t in owners for x in without_wrappers(t)))
-    return surely(id(t) in mine and not _has_none(t) for t in looped_modules(script, call))
+    return surely(id(t) in mine and not _has_none(t) for t in looped)
 
 
 def _has_none(module: Thing) -> bool:
