@@ -45,6 +45,20 @@ def largest_value(script: Script, expr: ast.expr | None, depth: int = 0) -> int 
     """The largest value of an expression of whole numbers; None where that is not known."""
     if expr is None or depth > DEEP:
         return None
+    known = script.analysis(_Known).values
+    if (expr, depth) not in known:
+        known[expr, depth] = _largest_value(script, expr, depth)
+    return known[expr, depth]
+
+
+class _Known:
+    """``script.analysis(_Known)``: by expression and depth, as many ways may lead to one."""
+
+    def __init__(self, script: Script):
+        self.values: dict[tuple[ast.expr, int], int | None] = {}
+
+
+def _largest_value(script: Script, expr: ast.expr, depth: int) -> int | None:
     if (known := _most(map(_whole, values := script.values(expr)))) is not None:
         return known
     match expr:
