@@ -1,6 +1,7 @@
 """Whether exact rewrites stay exact on scripts that nobody wrote.
 
-    python -m benchmarks.mutations [--seconds N] [--seed N] [--changes N] [--only WORD] [--cuda] [--keep DIR]
+    python -m benchmarks.mutations [--seconds N] [--seed N] [--changes N] [--only WORD] [--cuda]
+                                   [--keep DIR]
 
 Small trainings (the scripts of the tests of rules, and those of ``benchmarks.ways``) are changed at
 random: a call goes through a function or a container, a statement below a condition or into a
@@ -14,16 +15,20 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
+import io
+import os
 import random
 import sys
+import tempfile
 import textwrap
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -58,7 +63,7 @@ END = """
 for thing in (*kept, *vars(box).values()):
     print(thing.detach() if torch.is_tensor(thing) else type(thing))
 """
-NAMES = frozenset("call_it same Kept kept box".split())
+WITH_BLOCKS = (ast.Module, ast.For, ast.While, ast.If, ast.With, ast.FunctionDef)
 ODD = frozenset("super locals globals vars exec eval dir print isinstance range".split())
 
 Change = Callable[["Mutation"], bool]
@@ -77,7 +82,7 @@ def bases() -> Iterator[tuple[str, str]]:
             yield f"{claim.name}, {way}", claim.text(way)
 
 
-# ---------------------------------------------------------------------------------- what stands where
+# -------------------------------------------------------------------------------- what stands where
 def kinds_of(text: str) -> dict[int, dict[str, str]]:
     """What the variables are at each statement, by its line: found out by running the script."""
     found: dict[int, dict[str, str]] = defaultdict(dict)
@@ -89,14 +94,24 @@ def kinds_of(text: str) -> dict[int, dict[str, str]]:
                 if known != kind:
                     found[line][name] = ""
 
-    tree = _Noting().visit(ast.parse(text))
+    tree = _noted(ast.parse(text))
     scope: dict[str, Any] = {"__name__": "__main__", "__note__": note}
-    shown, sys.stdout = sys.stdout, open("/dev/null", "w")
-    try:
-        exec(compile(ast.fix_missing_locations(tree), "train.py", "exec"), scope)
-    finally:
-        sys.stdout = shown
+    with elsewhere():
+        exec(compile(ast.unparse(tree), "train.py", "exec"), scope)
     return found
+
+
+@contextlib.contextmanager
+def elsewhere() -> Iterator[None]:
+    """In a folder of its own, without a word."""
+    here, nowhere = Path.cwd(), io.StringIO()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            os.chdir(folder)
+            with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+                yield
+        finally:
+            os.chdir(here)
 
 
 def _kind(value: object) -> str:
@@ -112,21 +127,17 @@ def _kind(value: object) -> str:
     return ""
 
 
-class _Noting(ast.NodeTransformer):
-    def visit_Module(self, node: ast.Module) -> ast.AST:
-        return self._noted(node)
-
-    def _noted(self, node: Any) -> Any:
-        self.generic_visit(node)
+def _noted(tree: ast.AST) -> ast.AST:
+    """The script, with a note of all variables before each statement."""
+    for node in [n for n in ast.walk(tree) if isinstance(n, WITH_BLOCKS)]:
         for block in _blocks(node):
-            block[:] = [s for old in block for s in (*self._note(old), old)]
-        return node
+            block[:] = [s for old in block for s in (*_note(old), old)]
+    return tree
 
-    visit_For = visit_While = visit_If = visit_With = visit_FunctionDef = visit_Module
 
-    def _note(self, statement: ast.stmt) -> list[ast.stmt]:
-        text = f"__note__({statement.lineno}, {{**globals(), **locals()}})"
-        return [] if _is_first(statement) else ast.parse(text).body
+def _note(statement: ast.stmt) -> list[ast.stmt]:
+    text = f"__note__({statement.lineno}, {{**globals(), **locals()}})"
+    return [] if _is_first(statement) else ast.parse(text).body
 
 
 def _is_first(statement: ast.stmt) -> bool:
@@ -140,7 +151,7 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
             yield block
 
 
-# -------------------------------------------------------------------------------------------- changes
+# ------------------------------------------------------------------------------------------ changes
 class Mutation:
     """A script that is changed."""
 
@@ -151,11 +162,7 @@ class Mutation:
 
     def places(self) -> list[tuple[list[ast.stmt], int]]:
         """The blocks in which there are steps, and the positions in them."""
-        around = [
-            n
-            for n in ast.walk(self.tree)
-            if isinstance(n, ast.Module | ast.For | ast.While | ast.If | ast.With | ast.FunctionDef)
-        ]
+        around = [n for n in ast.walk(self.tree) if isinstance(n, WITH_BLOCKS)]
         return [(b, i) for n in around for b in _blocks(n) for i in range(len(b)) if not _is_first(b[i])]
 
     def named(self, statement: ast.stmt, *kinds: str) -> str:
@@ -163,6 +170,12 @@ class Mutation:
         found = self.kinds.get(getattr(statement, "lineno", 0), {})
         names = sorted(n for n, k in found.items() if k in kinds and not n.startswith("__"))
         return self.random.choice(names) if names else ""
+
+    def is_pass(self, call: ast.Call) -> bool:
+        """Whether a call seems to be one of a model."""
+        names = {n.id for n in ast.walk(call.func) if isinstance(n, ast.Name)}
+        modules = {n for at in self.kinds.values() for n, kind in at.items() if kind == "module"}
+        return bool(names & modules) and bool(call.args)
 
     def pick(self, *kinds: type[ast.stmt]) -> tuple[list[ast.stmt], int] | None:
         found = [(b, i) for b, i in self.places() if not kinds or isinstance(b[i], kinds)]
@@ -235,6 +248,23 @@ def compute_again(mutation: Mutation) -> bool:
     if scalar:
         forms += [f"{scalar} = {scalar} + 0.1 * {{}}.float().mean()"] * 2
     block[index:index] = ast.parse(mutation.random.choice(forms).format(call)).body
+    return True
+
+
+def compute_for_later(mutation: Mutation) -> bool:
+    """A pass of a model whose result is added to a loss further down."""
+    passes = [c for c in mutation.calls if mutation.is_pass(c)]
+    later = [(b, i) for b, i in mutation.places() if i and mutation.named(b[i], "scalar")]
+    if not passes or not later:
+        return False
+    block, index = mutation.random.choice(later)
+    scalar = mutation.named(block[index], "scalar")
+    call = ast.unparse(mutation.random.choice(passes))
+    form = mutation.random.choice(["{}", "call_it(lambda: {})", "same({})", "[{}][0]"])
+    used = f"{scalar} = {scalar} + 0.1 * more.float().mean()"
+    block[index:index] = ast.parse(used).body
+    first = mutation.random.randrange(index)
+    block[first:first] = ast.parse(f"more = {form.format(call)}").body
     return True
 
 
@@ -343,7 +373,7 @@ def _steps(tree: ast.AST) -> list[ast.AST]:
     return [n for n in ast.walk(tree) if isinstance(n, ast.For | ast.While | ast.FunctionDef)]
 
 
-def _is_plain_call(node: ast.AST) -> bool:
+def _is_plain_call(node: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and getattr(node.func, "id", "") not in ODD
 
 
@@ -355,7 +385,7 @@ def _replace(tree: ast.AST, old: ast.AST, new: ast.AST) -> None:
     Replacing().visit(tree)
 
 
-CHANGES: list[Change] = [insert, insert, insert, compute_again, compute_again, repeat, leave_out, swap,
+CHANGES: list[Change] = [insert, insert, insert, compute_again, compute_for_later, compute_for_later, repeat, leave_out, swap,
                          put_below, into_function, wrap_expression, wrap_expression]  # fmt: skip
 
 
@@ -366,7 +396,7 @@ def mutated(text: str, kinds: dict[int, dict[str, str]], seed: int, most: int) -
     return mutation.text()
 
 
-# -------------------------------------------------------------------------------------------- judging
+# ------------------------------------------------------------------------------------------ judging
 def culprits(text: str, before: str, rules: str, cuda: bool) -> str:
     """The rules that alone make the script show something else."""
     found = []
@@ -388,7 +418,7 @@ def main() -> int:
     parser.add_argument("--changes", type=int, default=4)
     parser.add_argument("--only", default="")
     parser.add_argument("--cuda", action="store_true")
-    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--keep", type=lambda text: Path(text).resolve())
     args = parser.parse_args()
     one_tree()
     running.rule_failed = raised  # type: ignore[assignment]

@@ -87,10 +87,11 @@ def dropped_backwards(script: Script) -> Iterator[tuple[Dropped, str]]:
             models = _models_of(backward)
             for model in models.values():
                 others = [m for m in models.values() if m is not model]
-                found = _place(script, step, backward, model)
-                if not others or found is None or not _is_unused(script, step, backward, model):
+                if not others or not _owners(script, model):
                     continue
-                yield found, against(script, model, others)
+                found = _place(script, step, backward, model)
+                if found is not None and _is_unused(script, step, backward, model):
+                    yield found, against(script, model, others)
 
 
 # What asks a tensor for its graph, or makes one that has a gradient of its own.
@@ -256,12 +257,10 @@ def _computes_otherwise(
     by a layer of it, a function that is handed it, or its parameters.
     """
     parts, inside = parts_of(model), nodes_of(span)
-    for site in script.log.of("forward"):
-        for o in site if site.node not in calls else ():
-            if o.this is not None and not parts.keys().isdisjoint(parts_of(o.this)):
-                within_calls = any(f.node in calls for f in o.stack)
-                if happens_in(o, site.node, inside) and not within_calls:
-                    return True
+    for node, o in script.analysis(_Passes).of(model):
+        if node not in calls and happens_in(o, node, inside):
+            if not any(f.node in calls for f in o.stack):
+                return True
     graph = script.analysis(CallGraph)
     entered = with_contents(
         (f for n in inside for f in graph.entered(n)),
@@ -274,6 +273,22 @@ def _computes_otherwise(
         for n in (*inside, *(n for f in code for n in own_nodes(f)))
         if isinstance(n, TARGETS) and not _is_harmless(n, calls)
     )
+
+
+class _Passes:
+    """``script.analysis(_Passes)``: what runs a model, or some of its layers."""
+
+    def __init__(self, script: Script):
+        passes = ((s.node, o) for s in script.log.of("forward") for o in s)
+        self.each = [(parts_of(t).keys(), n, o) for n, o in passes if (t := o.this) is not None]
+        self.found: dict[int, list[tuple[ast.AST, Occurrence]]] = {}
+
+    def of(self, model: Thing) -> list[tuple[ast.AST, Occurrence]]:
+        if id(model) not in self.found:
+            parts = parts_of(model).keys()
+            own = [(node, o) for keys, node, o in self.each if not keys.isdisjoint(parts)]
+            self.found[id(model)] = own
+        return self.found[id(model)]
 
 
 def _is_harmless(node: ast.expr, calls: list[ast.AST]) -> bool:
