@@ -36,7 +36,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             if found.why:
                 raise Refusal(found.why)
             copies = copies_of(script, found.items)
-            made = on_device(script, copies, found.template, found.constants, turn)
+            transforms = [e.composed.node for e in found.endings if e.composed.node is not None]
+            made = on_device(script, copies, found.template, found.constants, turn, transforms)
             edits = (*found.edits(script), *made)
         except Refusal as why:
             yield Finding(found.node, MESSAGE, refusal=str(why))

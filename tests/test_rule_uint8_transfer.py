@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autofast.verify.evidence.record import FULL
-from tests.onerule import apply, same_runs
+from tests.onerule import apply, run, same_runs
 from tests.probing import run as probe
 from tests.test_rule_gpu_data import torchvision
 
@@ -170,3 +170,81 @@ def test_verify_takes_the_floats_for_the_data(tmp_path: Path) -> None:
         assert q.checksums == pytest.approx(p.checksums, rel=1e-12)
         assert (p.leaves, p.items, p.sketches) == (q.leaves, q.items, q.sketches)
     assert len(before[0].items) == 2 and records[0].losses == records[1].losses
+
+
+TWO = """
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
+
+torch.manual_seed(0)
+pictures = [Image.fromarray(p) for p in np.random.default_rng(0).integers(0, 256, (12, 6, 5, 3), np.uint8)]
+
+
+class Photos(Dataset):
+    def __init__(self, pictures, transform):
+        self.pictures, self.transform = pictures, transform
+
+    def __len__(self):
+        return len(self.pictures)
+
+    def __getitem__(self, i):
+        return self.transform(self.pictures[i].convert("RGB")), i % 3
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+normal = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.4, 0.5, 0.6), (0.1, 0.2, 0.3))])
+loader = DataLoader(Photos(pictures[:8], normal), batch_size=4, shuffle=True)
+tests = DataLoader(Photos(pictures[8:], normal), batch_size=4)
+model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(48, 3)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+
+
+def train():
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+
+def test():
+    with torch.no_grad():
+        for x, y in tests:
+            x = x.to(device)
+            losses.append(model(x).sum().item())
+
+
+for epoch in range(2):
+    train()
+    test()
+"""
+MADE = "device=device).view(3, 1, 1)"
+DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+
+
+@pytest.mark.parametrize(
+    ("changes", "times"),
+    [
+        ([], 2),
+        ([("def train():\n", "def train(device):\n"), ("    train()", "    train(device)")], 4),
+        ([("losses = []", f"losses = []\n{DEVICE}")], 4),
+        ([("def train():\n", "def train():\n    global device\n    device = torch.device('cpu')\n")], 4),
+    ],
+)
+def test_constants_of_two_functions(changes: list[tuple[str, str]], times: int) -> None:
+    """They are made once where the device is known by then, else in each function."""
+    text = TWO
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    done = apply(RULE, text)
+    assert done.text.count(MADE) == times
+    assert times == 4 or f"{MADE}\nnormal = transforms.Compose([transforms.PILToTensor()])" in done.text
+    assert run(text)["losses"] == pytest.approx(run(done.text)["losses"], rel=1e-5)

@@ -11,7 +11,14 @@ from autofast.flow import scopes
 from autofast.flow.program import Flow
 from autofast.model.calls import pairs_of
 from autofast.model.script import Script
-from autofast.model.source import ancestors, contains_kind, function_of, source_of, statement_of
+from autofast.model.source import (
+    ancestors,
+    contains_kind,
+    function_of,
+    is_at_top,
+    source_of,
+    statement_of,
+)
 from autofast.rule import Refusal
 from autofast.techniques.transfers.byte_batches import Copy
 from autofast.techniques.transfers.byte_transforms import Channels, Constants
@@ -30,10 +37,12 @@ def on_device(
     template: Callable[[str, str], str],
     constants: Constants | None,
     turn: int,
+    transforms: Sequence[ast.AST],
 ) -> Edits:
     """The operations behind each copy; ``constants``: mean and deviation of channels, made once
-    above the loops, under names of the ``turn``."""
+    above the loops, or above the ``transforms`` that had them, under names of the ``turn``."""
     made: list[Edit] = []
+    top = _above_all(script, copies, transforms) if constants is not None else None
     above: dict[tuple[ast.AST, str], ast.stmt] = {}
     for copy in copies:
         node, source = copy.transfer.node, source_of(copy.transfer.node)
@@ -43,7 +52,7 @@ def on_device(
         if constants is not None:
             device = _device(copy)
             text = "" if device is None else source.segment(device)
-            place = _outermost(copy.loop, device)
+            place = top or _outermost(copy.loop, device)
             if (place, text) in above:
                 continue
             if any(place == one for one, _ in above):
@@ -62,6 +71,28 @@ def on_device(
             )
             made += [*imports, Before(place, plain_code(code))]
     return tuple(made)
+
+
+def _above_all(
+    script: Script, copies: Sequence[Copy], transforms: Sequence[ast.AST]
+) -> ast.stmt | None:
+    """The first statement that makes transforms, where several functions of the script copy to one
+    device that it knows by then; None where each has to make the constants itself."""
+    entry = script.entry
+    here = [statement_of(t) for t in transforms if source_of(t) is entry]
+    place = min(here, key=lambda s: s.lineno, default=None)
+    if place is None or place not in entry.tree.body or len({function_of(c.loop) for c in copies}) < 2:
+        return None
+    variables, graph = scopes.variables_of(place), script.analysis(Flow).graph(place)
+    for copy in copies:
+        device = _device(copy)
+        if source_of(copy.loop) is not entry or not isinstance(device, ast.Name):
+            return None
+        known = variables.of(device)
+        made = variables.stores(known) if known is not None and known.scope is entry.tree else []
+        if not made or not all(is_at_top(m) and graph.dominates(statement_of(m), place) for m in made):
+            return None
+    return place
 
 
 def _text(script: Script, channels: Channels, place: ast.stmt) -> str:
