@@ -12,10 +12,13 @@ from autofast.techniques.transfers.constants import Constant, constants
 from autofast.techniques.transfers.factories import loops_of_steps, run_once, runs_often
 from autofast.techniques.transfers.literal_tensors import made_by_default
 from autofast.techniques.transfers.prepared import prepared
+from autofast.techniques.transfers.single_numbers import WHERE, filled_branches
 
 OTHERS = "others may have the tensor that the constructor keeps; if nobody writes to it, make it a buffer: `register_buffer(..., persistent=False)`"
 COPIES = "copies a number from the host in each step, to a device where all tensors are made"
 COPIED = gains.usual(0.02, "a copy that is waited for at each use", code=True)
+FILLS = "fills a tensor with one number for each step"
+FILLED = gains.usual(0.02, "memory that is filled, and read, for one number", code=True)
 COMPUTED = gains.usual(0.05, "computed again each time")
 
 
@@ -33,6 +36,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     for site, filled in made_by_default(script):
         if runs_often(site, hot):
             yield Finding(site.node, COPIES, edits=(filled,), asks=COPIED)
+    for site, edits in filled_branches(script, hot):
+        yield Finding(site.node, FILLS, edits=edits, asks=FILLED, torch=WHERE)
     every = constants(script, hot or run_once(script))
     found = [c for c in every if hot or c.copied]
     for constant in found:
@@ -44,6 +49,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             edits=constant.edits,
             refusal=_why_not(constant),
             asks=gains.in_steps if constant.copied else COMPUTED,
+            torch=constant.since,
         )
     for part in prepared(script, (c.slot for c in found)):
         asked = not part.advice or options.requested and part.edits

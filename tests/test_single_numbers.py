@@ -74,13 +74,15 @@ def written(body: str, *changes: tuple[str, str], rules: str = "cache-constant")
         ("mean = mean.sub(torch.FloatTensor([2]).to(device))", "mean = mean.sub(2)"),
         (f"mean = mean * (mean > {LEVEL})", "mean = mean * (mean > self.level)"),
         (f"mean = F.max_pool2d(x, 2) * {LEVEL}", "mean = F.max_pool2d(x, 2) * self.level"),
+        (f"mean = torch.where(mean > 0, mean, {LEVEL})", "mean = torch.where(mean > 0, mean, self.level)"),
+        (f"mean = torch.where(mean > 0, {LEVEL}, mean)", "mean = torch.where(mean > 0, self.level, mean)"),
         (f"mean = x.mean((2, 3)) - {LEVEL}", "mean = x.mean((2, 3)) - self.level"),
         (
             f"zero = torch.zeros(1, device=x.device)\nmean = torch.max(mean, zero) * {LEVEL}",
             "mean = torch.max(mean, zero) * self.level",
         ),
     ],
-)
+)  # fmt: skip
 def test_a_number_is_enough(body: str, new: str | None) -> None:
     assert written(body) == [new or "mean = mean - (self.level + 0.1)"]
 
@@ -91,6 +93,8 @@ def test_a_number_is_enough(body: str, new: str | None) -> None:
         (f"mean = mean / {LEVEL}", ()),  # CUDA multiplies by the reciprocal of a number
         (f"mean = mean.mean() - {LEVEL}", ()),  # of one dimension, then
         ("mean = mean.mean((2, 3)) - torch.tensor([[[0.5]]]).to(device)", ()),
+        (f"mean = torch.where({LEVEL} > 2, mean, -mean)", ()),
+        (f"mean = torch.where(mean > 0, {LEVEL}, torch.tensor([0.5]).to(device)) + mean", ()),
         (f"mean = torch.max(mean, {LEVEL})", ()),  # another gradient where they are equal
         ("mean = mean - torch.FloatTensor([self.steps > 2]).to(device)", ()),
         ("mean = mean + (y[:, None, None, None] * torch.tensor([2]).to(device)).float()", ()),
@@ -224,3 +228,64 @@ def test_what_nobody_reads_is_not_made_on_the_device() -> None:
     body = "low = mean * torch.ones(mean.size()).to(device)"
     assert written(body, rules="device-creation") == []
     assert written(f"{body}\nmean = mean + low", rules="device-creation")
+
+
+ATTENTION = """\
+scores = x.flatten(2).mean(1)
+{body}
+mean = mean + scores.sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "new"),
+    [
+        ("none = -9e15 * torch.ones_like(scores)\nscores = torch.where(scores > 0, scores, none).softmax(1)", "-9e15"),
+        ("none = torch.ones_like(scores) * -9e15\nscores = torch.where(scores > 0, scores, none).softmax(1)", "-9e15"),
+        ("scores = torch.where(scores > 0, scores, torch.zeros_like(scores))", "0.0"),
+        ("scores = torch.where(scores > 0, torch.full_like(scores, -3), scores)", "-3"),
+        ("none = torch.zeros_like(scores)\na = torch.where(scores > 1, scores, none)\nscores = a * torch.where(scores > 2, none, scores)", "0.0"),
+        ("kept = scores\nscores = torch.where(kept > 0, kept, torch.ones_like(kept))", "1.0"),
+    ],
+)  # fmt: skip
+def test_a_branch_of_one_number(body: str, new: str) -> None:
+    lines = written(ATTENTION.format(body=body))
+    assert lines and all(f", {new}" in line for line in lines) and "_like" not in str(lines)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "none = torch.zeros_like(scores)\nscores = torch.where(scores > 0, scores, none) + none",
+        "none = torch.zeros_like(scores)\nnone += 1\nscores = torch.where(scores > 0, scores, none)",
+        "none = torch.zeros_like(scores)\nnone[0] = 1\nscores = torch.where(scores > 0, scores, none)",
+        "none = torch.zeros_like(scores)\nscores = scores[:1]\nscores = torch.where(scores > 0, scores, none)",
+        "scores = torch.where(y[:, None] > 0, scores, torch.zeros_like(x)[:, 0, :1, 0])",
+        "none = torch.zeros_like(scores)\nscores = torch.where(none > 0, scores, none)",
+        "scores = torch.where(scores > 0, scores, torch.zeros_like(scores, dtype=torch.float64))",
+        "scores = torch.where(y > 0, y, torch.zeros_like(y)).float()",  # whole numbers
+        "kept = y\nscores = scores + torch.where(kept > 0, kept, 0.5 * torch.ones_like(kept))[:, None]",
+        "scores = torch.where(scores > 0, scores, 2.0 + torch.ones_like(scores))",
+        "none = torch.zeros_like(scores)\nseen = dict(locals())\nscores = torch.where(scores > 0, scores, none)",
+        "none = torch.zeros_like(scores)\ndef later():\n    return none\nscores = torch.where(scores > 0, scores, none) + later()",
+        "half = (scores * 1.0).half()\nscores = torch.where(half > 0, half, -9e15 * torch.ones_like(half)).clamp(-1, 1).float()",
+    ],
+)  # fmt: skip
+def test_branches_that_stay(body: str) -> None:
+    assert written(ATTENTION.format(body=body)) == []
+
+
+def test_a_number_beyond_16_bits_and_autocast() -> None:
+    body = ATTENTION.format(
+        body="scores = torch.where(scores > 0, scores, -9e15 * torch.ones_like(scores)).softmax(1)"
+    )
+    change = ("loss = criterion(", 'with torch.autocast("cpu"):\n            loss = criterion(')
+    assert written(body, change) == []
+    assert written(body.replace("-9e15", "-9e3"), change)
+
+
+def test_an_older_torch_takes_no_number_there() -> None:
+    body = ATTENTION.format(body="scores = torch.where(scores > 0, scores, torch.zeros_like(scores))")
+    text = SCRIPT.replace("BODY", textwrap.indent(body, " " * 8).strip())
+    found = apply("cache-constant", text, files={"requirements.txt": "torch==1.10.0\n"})
+    assert not found.fixes and "1.13" in found.refusals

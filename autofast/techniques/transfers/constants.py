@@ -71,7 +71,7 @@ from autofast.model.values import (
 )
 from autofast.techniques.transfers.buffers import OWN, SINCE, buffers, changes_buffers, goes_beside
 from autofast.techniques.transfers.factories import factory, runs_often
-from autofast.techniques.transfers.single_numbers import as_number
+from autofast.techniques.transfers.single_numbers import as_number, since
 from autofast.techniques.transfers.tables import number_name, tables
 from autofast.write.spelling import chooses_gpu_late
 
@@ -104,6 +104,7 @@ class Constant:
     copied: bool = False
     made: tuple[ast.AST, ...] = ()
     slot: tuple[ast.AST, str] | None = None  # the constructor (or class) and the name it is kept by
+    since: tuple[int, int] | None = None  # the oldest torch that takes it so, where not all do
     unread: str = ""  # the variable that gets what is computed of it, which nobody reads
 
 
@@ -123,7 +124,8 @@ def _constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
         if often_there and transfer.only_moves:
             if (number := as_number(script, transfer.node)) is not None:
                 kept.add(transfer.node)
-                yield Constant(transfer.node, (number,), True, (transfer.node,))
+                copy = transfer.node
+                yield Constant(copy, (number,), True, (copy,), since=since(script, copy))
     for copy, buffer in buffers(script, hot):
         kept.add(copy)
         yield Constant(copy, buffer, True)
