@@ -735,3 +735,10 @@ def test_what_one_turn_is_given_the_next_have_too(tmp_path: Path) -> None:
     (loop,) = script.each(ast.For)
     (place,) = (n for n in script.each(ast.Expr) if ast.unparse(n) == "print(now)")
     assert not script.analysis(Seldom).around(place, loop)
+
+
+def test_what_is_missing_in_a_part_of_something() -> None:
+    code = "def f(task):\n    if task['train'].net is None:\n        task['train'].net = make()\n"
+    source = parse(code + "    if 'a' not in task['x'].seen:\n        task['x'].seen['a'] = 1\n")
+    rare = [[arm for _, arm in rare_arms_around(at(source, n), None)] for n in (3, 5)]
+    assert rare == [[True], [True]]

@@ -1829,6 +1829,9 @@ def test_what_is_put_into_a_dict_moves_with_it(step: str, start: str, moved: str
     gate = done.text[done.text.index("if i % 2 == 0:") :]
     assert moved in gate and moved not in done.text[: -len(gate)]
     assert ".detach()" not in done.text and gate.count("if i % 3 == 0:") < 2
+    if "extra" in step:  # of a read in few steps that moves along is told, too
+        assert "extra = (model(x) * 2).mean()" in done.text[: -len(gate)]
+        assert any("extra" in f.message for f in done.fixes)
 
 
 def test_lists_move_as_dicts_do() -> None:

@@ -196,7 +196,7 @@ def is_first_time(frame: BranchFrame) -> bool:
         return False
     tests = list(nodes_in(gate.test, ast.Compare, ast.Call))
     looked_for = [_missing(test) for test in tests]
-    return any(_is_kept(found[0], gate) for found in looked_for if found) or any(
+    return any(_is_kept(found[0], found[2], gate) for found in looked_for if found) or any(
         _is_counted(test, gate) for test in tests if isinstance(test, ast.Compare)
     )
 
@@ -246,7 +246,7 @@ def is_seldom(
     if isinstance(test, ast.Name):
         return test.id not in seen and _is_named(test.id, value, gate, seen)
     if (missing := _missing(test)) is not None and value is missing[1]:
-        return isinstance(gate, ast.If) and _is_kept(missing[0], gate)
+        return isinstance(gate, ast.If) and _is_kept(missing[0], missing[2], gate)
     if not isinstance(test, ast.Compare):
         return not value and _has_remainder(test)  # ``if i % 100:``
     equal = isinstance(test.ops[0], (ast.Eq, ast.Is))
@@ -294,24 +294,24 @@ def _is_counted(test: ast.Compare, gate: ast.If) -> bool:
     return False
 
 
-def _missing(test: ast.expr) -> tuple[str, bool] | None:
-    """What a test looks for in an object that outlives the call, as it is spelled, and the value
-    that says that it is not there.
+def _missing(test: ast.expr) -> tuple[str, bool, str] | None:
+    """What a test looks for in an object that outlives the call, as it is spelled, the value that
+    says that it is not there, and the name of the attribute.
     """
     match test:
         case ast.Compare(left=ast.Attribute() as kept, ops=[op], comparators=[ast.Constant(None)]):
-            return ast.unparse(kept), isinstance(op, (ast.Is, ast.Eq))
+            return ast.unparse(kept), isinstance(op, (ast.Is, ast.Eq)), kept.attr
         case ast.Compare(left=key, ops=[op], comparators=[ast.Attribute() as table]):
             if isinstance(op, MEMBERSHIP):
-                return f"{ast.unparse(table)}[{ast.unparse(key)}]", isinstance(op, ast.NotIn)
+                spelled = f"{ast.unparse(table)}[{ast.unparse(key)}]"
+                return spelled, isinstance(op, ast.NotIn), table.attr
         case ast.Call(func=ast.Name(id="hasattr"), args=[owner, ast.Constant(str() as name)]):
-            return f"{ast.unparse(owner)}.{name}", False
+            return f"{ast.unparse(owner)}.{name}", False, name
     return None
 
 
-def _is_kept(missing: str, gate: ast.If) -> bool:
+def _is_kept(missing: str, name: str, gate: ast.If) -> bool:
     """Whether the arms of a condition store what was missing, and nothing takes it away again."""
-    name = missing.split("[")[0].rsplit(".", 1)[1]
     emptied = any(
         isinstance(target, ast.Attribute) and target.attr == name and not _is_apart(assign, gate)
         for assign in source_of(gate).each(ast.Assign)

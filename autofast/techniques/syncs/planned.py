@@ -18,7 +18,7 @@ from autofast.flow.positions import index_in_block, is_always, statements_beside
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, only_target, put_into
 from autofast.model.script import Script
-from autofast.model.several import grouped
+from autofast.model.several import any_in, grouped
 from autofast.model.source import (
     ByNode,
     any_within,
@@ -117,9 +117,10 @@ def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
     for move in {m: m for m in moves(script).values()}.values():
         mine = [r for r in every if with_what.get(r.node) is move]
         places: list[Said] = []
-        for statement in (s for s in move.statements if s in waits):
+        for statement in move.statements if any_in(move.statements, waits) else ():
             here = [r for r in mine if within(r.node, statement)]
-            places.append((statement, said(here) if here else waits[statement][0].message))
+            if here or statement in waits:
+                places.append((statement, said(here) if here else waits[statement][0].message))
         copies = any(COPIED in waits[s] for s in move.statements if s in waits)
         yield from group(places, list(move.edits), mine, gains.read_back if copies else None)
 
