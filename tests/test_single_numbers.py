@@ -146,6 +146,34 @@ def test_a_constant_below_a_condition_is_a_buffer_all_the_same() -> None:
     assert "self.register_buffer" not in str(written(body.replace("-1, 2", "self.level, 2")))
 
 
+CLAMP = """
+class Clamp(nn.Module):
+    def forward(self, x):
+        x = torch.max(x, torch.tensor([-1.0]).to(device))
+        if len(x) > 2:
+            x = torch.max(x, torch.tensor([-1.0]).to(device))
+        return self.upper(x)
+
+    def upper(self, x) -> torch.Tensor:
+        return torch.min(x, torch.tensor([0.5, 1.0]).to(device)[1:])
+
+
+data ="""
+
+
+@pytest.mark.parametrize("other", ["self", "this"])
+def test_a_class_without_a_constructor_gets_one_for_all(other: str) -> None:
+    upper = CLAMP.rpartition("def upper")[2]
+    own = CLAMP.replace(upper, upper.replace("self", other)).lstrip("\n")
+    model = "model = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), Clamp())"
+    changes = (("data =", own), ("model = nn.Conv2d(3, 3, 3, padding=1)", model))
+    lines = written("pass", *changes)
+    made = [line.split(", ", 1)[0] for line in lines if "register_buffer" in line]
+    assert lines.count("def __init__(self):") == 1
+    assert made[0] == 'self.register_buffer("minus_one"'
+    assert made[1:] == ['self.register_buffer("constant"'] * (other == "self")
+
+
 def test_other_constants_of_one_name() -> None:
     body = """\
     low = torch.max(mean, torch.tensor([0]).to(device))

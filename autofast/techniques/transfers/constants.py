@@ -4,9 +4,9 @@ it once, and keeps it as a buffer of the module, or as an attribute."""
 from __future__ import annotations
 
 import ast
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from textwrap import dedent
 from typing import TypeAlias
 
 from autofast.edit.edits import (
@@ -42,7 +42,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import MODULE_BASES
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
-from autofast.model.several import is_numeric, not_none, surely, wordset
+from autofast.model.several import grouped, is_numeric, not_none, surely, wordset
 from autofast.model.source import (
     block_of,
     contains_kind,
@@ -87,6 +87,9 @@ FEW = 3  # calls of a function that is not worth an attribute
 TAKEN = "training forward float double half type dtype device name T".split()  # of every module
 
 
+Slot: TypeAlias = tuple[ast.AST, str]  # a constructor, or a class without, and a name
+# A class without a constructor, the method, what keeps something, what that is, and the rest.
+Without: TypeAlias = "tuple[ast.ClassDef, ast.FunctionDef, str, ast.expr, Constant]"
 # What is replaced, what is computed once, whether it is copied, and what has nothing to do then.
 Made: TypeAlias = tuple[ast.expr, ast.expr, bool, Edits]
 
@@ -103,7 +106,7 @@ class Constant:
     edits: Edits
     copied: bool = False
     made: tuple[ast.AST, ...] = ()
-    slot: tuple[ast.AST, str] | None = None  # the constructor (or class) and the name it is kept by
+    slot: Slot | None = None  # what it is kept by
     since: tuple[int, int] | None = None  # the oldest torch that takes it so, where not all do
     unread: str = ""  # the variable that gets what is computed of it, which nobody reads
 
@@ -118,7 +121,8 @@ def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
 
 def _constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
     often, kept = _run_often(script, hot), set[ast.AST]()
-    names: dict[tuple[ast.AST, str], tuple[str, Edit]] = {}  # what is kept, and what keeps it
+    names: dict[Slot, tuple[str, Edit | None]] = {}  # what is kept, and what keeps it
+    without: list[Without] = []
     for transfer in script.transfers:
         often_there = runs_often(transfer.site, hot) and _goes_there(script, transfer)
         if often_there and transfer.only_moves:
@@ -145,17 +149,18 @@ def _constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
         ):
             continue
         this = method.args.args[0].arg
-        if init and init.args.args[0].arg != this:
+        others = [init] if init else [m for c, m, *_ in without if c is cls.node]
+        if any(other.args.args[0].arg != this for other in others):
             continue
         said = f"{copied} {before or ast.unparse(made)}"  # none that needs statements is shared
         stem = number_name(made)
         asked = (name_for(script, node, cls, f"{stem}{n}") for n in ("", "_2", "_3"))
         called = asked if stem else [name_for(script, node, cls)]
-        slots = [((init, n) if init else (cls.node, ""), n) for n in not_none(called)]
-        fits = ((s, n) for s, n in slots if s not in names or names[s][0] == said)
-        slot, name = next(fits, (None, ""))
+        slots: list[Slot] = [(init or cls.node, n) for n in not_none(called)]
+        slot = next((s for s in slots if s not in names or names[s][0] == said), None)
         if slot is None or within_any(node, kept):
             continue  # what another constant is computed of is not asked for any more
+        name = slot[1]
         code = f"{this}.{name} = {{made}}"
         moved: Edits | None = ()
         if copied and module:
@@ -166,18 +171,18 @@ def _constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
         kept.add(node)
         idle = (*idle, *(Remove(s, contains_kind(s, *BLOCKS)) for s in before))
         code = "".join(f"{plain_code(segment)}\n" for segment in map(_code, before)) + code
-        if slot in names:
-            once = names[slot][1]
-        elif init is not None:
-            once = After(init.body[-1], code, {"made": made}, rank=Rank.MOVED)
-        else:
-            told = " -> None" if method.returns else ""
-            code = f"def __init__({this}){told}:\n    super().__init__()\n    {code}\n"
-            once = Before(of_kind(cls.node.body, DEFS)[0], code, {"made": made}, rank=Rank.MOVED)
-        names[slot] = said, once
         gone = *(e.stmt for e in of_kind(idle, Remove)), *(e.expr for e in of_kind(idle, Rewrite))
-        edits = once, Rewrite(node, f"{this}.{name}"), *moved, *idle
-        yield Constant(node, edits, copied, gone, slot=slot)
+        edits = Rewrite(node, f"{this}.{name}"), *moved, *idle
+        found = Constant(node, edits, copied, gone, slot=slot)
+        if init is None:
+            names[slot] = said, None
+            without.append((cls.node, method, code, made, found))
+            continue
+        once = names[slot][1] if slot in names else None
+        once = once or After(init.body[-1], code, {"made": made}, rank=Rank.MOVED)
+        names[slot] = said, once
+        yield replace(found, edits=(once, *edits))
+    yield from _with_constructors(without)
     for table in tables(script, hot, kept):
         kept |= {*table.made}
         yield Constant(table.node, table.edits, True, table.made)
@@ -188,6 +193,21 @@ def _constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
             if left := [s for s in sites if not within_any(s, kept) and function_of(s) in often]:
                 cached = Decorator(function, "functools.lru_cache(maxsize=None)")
                 yield Constant(left[0], (cached, Import(source_of(function), "import functools")))
+
+
+def _with_constructors(without: list[Without]) -> Iterator[Constant]:
+    """What classes keep that have no constructor: each gets one, for all of it."""
+    for cls, parts in grouped((part[0], part) for part in without).items():
+        method = parts[0][1]
+        code = {code: made for _, _, code, made, _ in parts}
+        lines = [c.replace("{made}", f"{{made{n}}}") for n, c in enumerate(code)]
+        body = textwrap.indent("\n".join(["super().__init__()", *lines]), "    ")
+        told = " -> None" if method.returns else ""
+        text = f"def __init__({method.args.args[0].arg}){told}:\n{body}\n"
+        holes = {f"made{n}": made for n, made in enumerate(code.values())}
+        once = Before(of_kind(cls.body, DEFS)[0], text, holes, rank=Rank.MOVED)
+        for *_, found in parts:
+            yield replace(found, edits=(once, *found.edits))
 
 
 def _goes_there(script: Script, transfer: Transfer) -> bool:
@@ -262,7 +282,7 @@ def _is_hidden(trees: list[ast.AST], method: ast.FunctionDef, init: ast.Function
 
 
 def _code(stmt: ast.stmt) -> str:
-    return dedent(" " * stmt.col_offset + source_of(stmt).segment(stmt))
+    return textwrap.dedent(" " * stmt.col_offset + source_of(stmt).segment(stmt))
 
 
 def _bound_again(script: Script, transfer: Transfer, name: ast.Name) -> ast.stmt | None:
