@@ -1,14 +1,15 @@
 """Whether exact rewrites stay exact on scripts that nobody wrote.
 
     python -m benchmarks.mutations [--seconds N] [--seed N] [--changes N] [--only WORD] [--cuda]
-                                   [--keep DIR]
+                                   [--halves] [--keep DIR]
 
 Small trainings (the scripts of the tests of rules, and those of ``benchmarks.ways``) are changed at
 random: a call goes through a function or a container, a statement below a condition or into a
 function, something is computed, kept, read, stepped or drawn once more. What still runs is
 rewritten up to ``exact``, with all that is not worth its lines, and run before and after. What both
 print and the parameters, buffers and optimizer states that are left must be the same to the last
-bit. Each difference is given with the rules that bring it about alone, and kept with ``--keep``.
+bit; with ``--halves``, which writes mixed precision alone, it is enough that both run. Each
+difference is given with the rules that bring it about alone, and kept with ``--keep``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import torch
 
 from autofast import registry
 from autofast.edit import running
+from autofast.rule import Effect
 from benchmarks import one_tree
 from benchmarks.ways.__main__ import CONFIGS, raised, rewritten, run_once
 from benchmarks.ways.all_claims import CLAIMS
@@ -397,16 +399,16 @@ def mutated(text: str, kinds: dict[int, dict[str, str]], seed: int, most: int) -
 
 
 # ------------------------------------------------------------------------------------------ judging
-def culprits(text: str, before: str, rules: str, cuda: bool) -> str:
+def culprits(text: str, before: str, rules: str, cuda: bool, halves: bool) -> str:
     """The rules that alone make the script show something else."""
     found = []
     for rule in rules.split():
         try:
-            new, _ = rewritten(text, replace(EVERYTHING, select=(rule,)))
+            new, _ = rewritten(text, replace(EVERYTHING, effect=Effect.ROUNDING, select=(rule,)))
         except Exception:
             continue
         after, error = run(new, cuda)
-        if error or after != before:
+        if error or not (halves or after == before):
             found.append(rule)
     return " ".join(found) or f"together: {rules}"
 
@@ -418,8 +420,11 @@ def main() -> int:
     parser.add_argument("--changes", type=int, default=4)
     parser.add_argument("--only", default="")
     parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--halves", action="store_true")
     parser.add_argument("--keep", type=lambda text: Path(text).resolve())
     args = parser.parse_args()
+    config = CONFIGS["halves"] if args.halves else EVERYTHING
+    args.cuda = args.cuda or args.halves
     one_tree()
     running.rule_failed = raised  # type: ignore[assignment]
     chosen = random.Random(args.seed)
@@ -452,7 +457,7 @@ def main() -> int:
             counts["does not run"] += 1
             continue
         try:
-            made, rules = rewritten(new, EVERYTHING)
+            made, rules = rewritten(new, config)
         except Exception as problem:
             counts["raises"] += 1
             _report(args.keep, seed, name, f"{type(problem).__name__}: {problem}", new, "")
@@ -461,10 +466,10 @@ def main() -> int:
             counts["untouched"] += 1
             continue
         after, error = run(made, args.cuda)
-        if not error and after == before:
+        if not error and (args.halves or after == before):
             counts["same"] += 1
             continue
-        who = culprits(new, before, rules, args.cuda)
+        who = culprits(new, before, rules, args.cuda, args.halves)
         counts["fails" if error else "other"] += 1
         blamed[who] += 1
         _report(args.keep, seed, name, f"{who}{': ' + error if error else ''}", new, made)

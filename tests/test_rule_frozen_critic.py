@@ -342,6 +342,14 @@ def test_one_word_in_place_of_two_lines() -> None:
     assert before["losses"] == after["losses"] and before["weights"] == after["weights"]
 
 
+@needs_torch
+def test_a_loss_from_which_nobody_learns_keeps_a_gradient() -> None:
+    text = changed(("    optimizer_g.step()\n", ""), text=CRITIC_FIRST)
+    found = apply(RULE, text)
+    assert "loss_g = -critic(generator(z)).mean()" in found.text
+    assert run(text)["losses"] == run(found.text)["losses"]
+
+
 def test_a_parameter_that_both_models_have_by_hand() -> None:
     """Of the generator's gradient, a part goes through the critic's layer."""
     tied = GAN.replace("optimizer_g = ", "critic[0].bias = generator[0].bias\noptimizer_g = ", 1)

@@ -85,12 +85,11 @@ def dropped_backwards(script: Script) -> Iterator[tuple[Dropped, str]]:
             continue
         for backward in step.backwards:
             models = _models_of(backward)
-            for model in models.values():
-                others = [m for m in models.values() if m is not model]
-                if not others or not _owners(script, model):
-                    continue
+            dropped = _dropped(script, step, backward) if len(models) > 1 else []
+            for model in dropped if len(dropped) < len(models) else ():  # the loss needs a gradient
                 found = _place(script, step, backward, model)
-                if found is not None and _is_unused(script, step, backward, model):
+                if found is not None:
+                    others = [m for m in models.values() if m is not model]
                     yield found, against(script, model, others)
 
 
@@ -112,11 +111,11 @@ def ended_backwards(script: Script) -> Iterator[tuple[ast.Call, str]]:
     for step, backward in backwards:
         through = {p for t in backward.tensors for p in t.passes}
         models = _models_of(backward)
-        dropped = {k for k, m in models.items() if _is_unused(script, step, backward, m)}
-        for site in step.forwards if dropped else ():
+        dropped = {id(m) for m in _dropped(script, step, backward)}
+        for site in step.forwards if dropped and len(dropped) < len(models) else ():
             mine = {id(m): m for o in site for m in without_wrappers(o.this)}
             others = [m for k, m in models.items() if k not in mine]
-            if site.node in through and others and mine and mine.keys() <= dropped:
+            if site.node in through and mine and mine.keys() <= dropped:
                 if site.call is not None and _is_of_data(script, site, site.call, backward):
                     whys = (against(script, m, others) for m in mine.values())
                     yield site.call, first_reason(whys)
@@ -168,6 +167,12 @@ def _is_of_layer(kind: str, occurrence: Occurrence) -> bool:
 def _owners(script: Script, model: Thing) -> list[Optimizer]:
     parts = parts_of(model)
     return [o for o in script.optimizers if any(id(m) in parts for p in o.params for m in without_wrappers(p))]  # fmt: skip
+
+
+def _dropped(script: Script, step: Step, backward: Backward) -> list[Thing]:
+    """The models whose gradients of this backward nothing uses."""
+    models = _models_of(backward).values()
+    return [m for m in models if _is_unused(script, step, backward, m)]
 
 
 def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> bool:
