@@ -331,7 +331,10 @@ def _of_files(script: Script, expr: ast.expr) -> Any:
         return ...
     found = [t for t in script.values(expr) if not any_named([t], Unknown, LOADERS)]
     owners = script.values(expr.value) if isinstance(expr, ast.Attribute) else ()
+    if any_of(owners, *OBJECTS):  # and what else may stand there, which has no such attribute
+        found = [t for t in found if not isinstance(t, Method) or isinstance(t.this, OBJECTS)]
     merged = any(t.open and t.name.endswith(MERGED) for t in of_kind(owners, Ext))
+    merged = merged or any(t.open for t in of_kind(owners, Dict))  # EasyDict
     if merged:
         found = [t for t in found if not isinstance(t, (Unknown, Method))]
     if merged or any(t.cls.find("__getattr__") for t in of_kind(owners, Inst)):

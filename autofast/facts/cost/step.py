@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from autofast.facts.by_default import not_by_default
+from autofast.facts.by_default import not_by_default, not_made_by_default
 from autofast.facts.cost import machine
 from autofast.facts.cost.inputs import batch_size
 from autofast.facts.cost.machine import Machine, seconds
@@ -31,14 +31,13 @@ from autofast.model.events import (
     loops,
     way_of,
 )
-from autofast.model.kinds import ways_made
-from autofast.model.names import last_part
+from autofast.model.names import WRAPPERS, last_part
 from autofast.model.roles import Loader, Step
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, grouped, wordset
 from autofast.model.source import Nodes, at, statement_of
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Ext, Tensor, Thing, of_kind
+from autofast.model.values import Ext, Tensor, Thing, is_named, of_kind
 
 ROWS = 64  # of an item whose shape is not known, for a network of nothing but dense layers
 BATCH = 4096  # rows that are given to such a network, where that is not known either
@@ -242,12 +241,9 @@ class Cost(Often):
         """Those by networks that are made while options have their defaults, if there are such."""
         if len(several) < 2:
             return several
-        usual = [o for o in several if not self._is_on_request(o.this)] or several
+        inner = [o for o in several if not is_named(o.this, Ext, WRAPPERS)] or several
+        usual = [o for o in inner if not not_made_by_default(self.script, o.this)] or inner
         return [*{tuple(map(id, without_wrappers(o.this))): o for o in usual}.values()]
-
-    def _is_on_request(self, thing: Thing | None) -> bool:
-        made = ways_made(thing) if thing is not None else ()
-        return bool(made and not_by_default(self.script, [made]))
 
     def _batch(self, passes: list[Occurrence]) -> int:
         """How many items a batch has; 0 where that is not known."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from autofast.facts.cost.meta import functions, library
 from autofast.facts.cost.meta.backbones import Backbone
-from autofast.facts.cost.meta.expressions import Expressions
+from autofast.facts.cost.meta.expressions import IDLE, Expressions
 from autofast.facts.cost.meta.layers import Layer, run
 from autofast.facts.cost.meta.objects import (
     Closure,
@@ -38,7 +38,7 @@ from autofast.model.syntax import PAUSES, Def
 from autofast.model.values import Cls, Func, Values
 
 DEEP = 60  # calls inside each other
-IDLE = 64  # turns of a loop in which nothing is made or multiplied, behind which no more follow
+
 
 @dataclass(frozen=True)
 class Jump:
@@ -312,24 +312,19 @@ class Evaluator(Expressions):
         if items is None:
             self.ledger.unsure("how often a loop turns is not known")
             items = []
-        before, launched = self._done(), self.ledger.work.kernels
+        before, launched = self.done(), self.ledger.work.kernels
         for n, item in enumerate(items, 1):
             self.assign(target, item, frame)
             jump = self.block(body, frame)
             if jump is not None and not jump.again:
                 return jump.outside
             if n % IDLE == 0:
-                if self._done() == before:
+                if self.done() == before:
                     if self.ledger.work.kernels > launched:  # in a pass, not in a constructor
                         self.ledger.unsure("a long loop is not followed")
                     break  # numbers of a table
-                before, launched = self._done(), self.ledger.work.kernels
+                before, launched = self.done(), self.ledger.work.kernels
         return self.block(orelse, frame)
-
-    def _done(self) -> tuple[int, float]:
-        """What grows where code makes layers, or runs some."""
-        work = self.ledger.work
-        return self.made, work.convolutions + work.products
 
 
 def _asked(x: Meta, name: str, args: list[Any]) -> Any:

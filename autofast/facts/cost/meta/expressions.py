@@ -32,7 +32,11 @@ from autofast.facts.cost.meta.tensor import UNKNOWN, Ledger, Meta, broadcast, fe
 from autofast.facts.cost.work import Unsized
 from autofast.model.calls import is_name
 from autofast.model.syntax import Def
-from autofast.model.values import Cls, Env, Func, Module, Values
+from autofast.model.values import Cls, Env, Ext, Func, Module, Values
+
+# Turns of a loop, and of a comprehension, in which nothing is made or multiplied, behind which no
+# more follow.
+IDLE, LISTED = 64, 32
 
 
 class Expressions:
@@ -104,8 +108,8 @@ class Expressions:
                 return self._item(self.value(owner, frame), key, frame)
             case ast.ListComp(elt=elt, generators=heads) | ast.GeneratorExp(elt=elt, generators=heads):
                 found: list[Any] = []
-                self._comprehend(heads, frame, lambda f: found.append(self.value(elt, f)))
-                return found
+                whole = self._comprehend(heads, frame, lambda f: found.append(self.value(elt, f)))
+                return found if whole else UNKNOWN
             case ast.DictComp(key=key, value=value, generators=heads):
                 made: dict[Any, Any] = {}
                 self._comprehend(heads, frame, partial(self._enter, made, key, value))
@@ -189,6 +193,10 @@ class Expressions:
                 return UNKNOWN if name in ("device", "dtype", "is_cuda") else Method(this, name)
             case Library(name=owner):
                 return library.attribute(owner, name)
+            case dict() if name in this and not hasattr(this, name):  # EasyDict
+                return this[name]
+            case Ext(attrs=attrs):  # settings
+                return self._concrete(attrs[name]) if name in attrs else UNKNOWN
             case Cls():
                 found = this.find(name)
                 return self._unbound(this, found, name) if found else UNKNOWN
@@ -200,6 +208,11 @@ class Expressions:
     def _of_object(self, this: Object, name: str) -> Any:
         if name in this.attrs:
             return this.attrs[name]
+        if name == "__dict__":
+            return this.attrs
+        kept = this.thing.attrs.get(name) if this.thing is not None else None
+        if kept and (known := self._concrete(kept)) is not UNKNOWN:
+            return known
         if found := this.cls.find(name):
             return self._member(this, found, name)
         if name == "training":
@@ -208,8 +221,6 @@ class Expressions:
             return this.cls
         if this.base is not None and name in this.base.attrs:
             return this.base.attrs[name]
-        if this.thing is not None and name in this.thing.attrs:
-            return self._concrete(this.thing.attrs[name])
         return Method(this, name) if library.is_module_method(name) else UNKNOWN
 
     def _member(self, this: Object, found: Values, name: str) -> Any:
@@ -273,19 +284,31 @@ class Expressions:
 
     def _comprehend(
         self, heads: list[ast.comprehension], frame: Frame, each: Callable[[Frame], None]
-    ) -> None:
+    ) -> bool:
+        """Run ``each`` in all turns; false where these are numbers of a table, and no more
+        follow.
+        """
         head, *rest = heads
         inner = Frame(frame, frame.this, frame.owner)
         items = self.items(self.value(head.iter, frame))
         if items is None:
             self.ledger.unsure("how often a loop turns is not known")
-        for item in items or ():
+        before = self.done()
+        for n, item in enumerate(items or (), 1):
             self.assign(head.target, item, inner)
             if all(self._truth(test, inner) for test in head.ifs):
                 if rest:
                     self._comprehend(rest, inner, each)
                 else:
                     each(inner)
+            if n % LISTED == 0 and self.done() == before:
+                return False
+        return True
+
+    def done(self) -> tuple[int, float]:
+        """What grows where code makes layers, or runs some."""
+        work = self.ledger.work
+        return self.made, work.convolutions + work.products
 
     def _item(self, held: Any, key: ast.expr, frame: Frame) -> Any:
         if isinstance(held, Meta):
@@ -299,6 +322,8 @@ class Expressions:
             place = self.value(key, frame)
         if isinstance(held, (Layer, Object)):
             return library.part(held, place)
+        if isinstance(held, Ext) and isinstance(place, str):
+            return self.attribute(held, place)
         if isinstance(held, (list, tuple, dict, str, range)) and place is not UNKNOWN:
             return native(self.ledger, operator.getitem, [held, place], {})
         return UNKNOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 from autofast.facts.cost.bounds import largest_value
@@ -10,13 +11,16 @@ from autofast.facts.cost.meta import library
 from autofast.facts.cost.meta.backbones import HEADS, Backbone
 from autofast.facts.cost.meta.evaluator import Evaluator
 from autofast.facts.cost.meta.layers import Layer
-from autofast.facts.cost.meta.objects import Library, Method, Object, Partial
+from autofast.facts.cost.meta.objects import Frame, Library, Method, Object, Partial
 from autofast.facts.cost.meta.tensor import UNKNOWN, Ledger
 from autofast.facts.cost.work import Unsized, Work
+from autofast.flow.callgraph import CallGraph
+from autofast.flow.frequency import arms_around
+from autofast.flow.program import definitions_at
 from autofast.model.kinds import is_module
 from autofast.model.names import WRAPPERS
 from autofast.model.script import Script
-from autofast.model.several import are_whole
+from autofast.model.several import all_of, are_whole, of_kind
 from autofast.model.values import (
     Arg,
     Arguments,
@@ -30,15 +34,20 @@ from autofast.model.values import (
     Inst,
     Method as LibraryMethod,
     Module,
+    Num,
     Partial as PartialThing,
     Ref,
     Seq,
     Setting,
     Thing,
+    Unknown,
     Values,
+    any_of,
     ordered,
-    said,
 )
+from autofast.read.library.containers import NAMESPACES
+
+STEPS = 4  # definitions that an argument is followed through
 
 
 class Networks:
@@ -48,6 +57,7 @@ class Networks:
         self.script, self.ledger = script, ledger
         self.evaluator = Evaluator(ledger, self.concrete, script.values)
         self._made: dict[int, Any] = {}
+        self._known: dict[ast.Name, Any] = {}  # variables outside of the networks
 
     def restart(self, ledger: Ledger) -> None:
         """Count anew, with the networks as they are."""
@@ -69,15 +79,29 @@ class Networks:
         things = ordered(values)
         if len(things) == 1:
             return self.made(things[0])
-        found = [said(t) for t in things]
-        return max(found) if found and are_whole(found) else UNKNOWN
+        told = [t for t in things if not isinstance(t, (Unknown, LibraryMethod))]
+        if any_of(told, Arg):  # beside what the code makes of it
+            told = [t for t in told if type(t) is not Num]
+        if len(told) == 1 and not is_module(told[0]):
+            return self.made(told[0])
+        if not told or not all_of(told, Const, Setting, Arg):
+            return UNKNOWN
+        told = of_kind(told, Setting) or told  # what a file says, in the place of what the code does
+        found = [x for t in told if (x := self.made(t)) is not None]  # which is set later
+        if found and are_whole(found):
+            return max(found)
+        alike = all(x == found[0] for x in found)
+        return UNKNOWN if not alike else found[0] if found else None
 
     def made(self, thing: Thing) -> Any:
         """What a thing is, made once."""
         match thing:
-            case Const() | Setting() | Arg():
-                found = said(thing)
-                return UNKNOWN if found is ... else found
+            case Const(value=value) | Setting(value=value):
+                return value
+            case Arg(default=default):
+                return self.concrete(default)
+            case Ext() if thing.name in NAMESPACES:
+                return thing
             case Ref(name=name):
                 return Library(name)
             case Func() | Cls() | Module():
@@ -106,7 +130,7 @@ class Networks:
             case Seq(kind=kind) if thing.exact is not None and kind in ("list", "tuple"):
                 parts = [self.concrete(v) for v in thing.exact]
                 return tuple(parts) if kind == "tuple" else parts
-            case Dict() if not thing.open and not thing.rest:
+            case Dict() if not thing.rest and (thing.entries or not thing.open):
                 return {k: self.concrete(thing.get(k)) for k in thing.entries}
             case PartialThing(func=func, args=args):
                 return Partial(self.concrete(func), *self._arguments(args))
@@ -159,8 +183,8 @@ class Networks:
         return UNKNOWN
 
     def _arguments(self, args: Arguments) -> tuple[list[Any], dict[str, Any]]:
-        found = [self.given(g) for g in args.positional]
-        return found, {name: self.given(g) for name, g in args.named.items()}
+        found = [self._argument(g) for g in args.positional]
+        return found, {name: self._argument(g) for name, g in args.named.items()}
 
     def given(self, given: Given) -> Any:
         """An argument: as the reader knows it, or the largest number that its expression gives."""
@@ -170,6 +194,67 @@ class Networks:
             return UNKNOWN if most is None else most
         return found
 
+    # --------------------------------------------------------------------- outside of the networks
+    def _argument(self, given: Given) -> Any:
+        """An argument of a constructor: the same, or as its expression is worked out."""
+        found = self.concrete(given.values)
+        if found is UNKNOWN and given.expr is not None:
+            found = self._worked_out(given.expr)
+            found = found if _is_plain(found) else UNKNOWN
+        return self.given(given) if found is UNKNOWN else found
+
+    def _worked_out(self, expr: ast.expr, steps: int = STEPS) -> Any:
+        """What an expression of the script gives, with what its variables are given, without
+        networks.
+        """
+        names = [n for n in ast.walk(expr) if isinstance(n, ast.Name)]
+        names = [n for n in names if definitions_at(self.script, n)]
+        frame = Frame(None, vars={n.id: self._variable(n, steps) for n in names})
+        here, before = self.ledger, replace(self.ledger)
+        here.work = Work()
+        try:
+            found = self.evaluator.value(expr, frame)
+        except Unsized:
+            found = UNKNOWN
+        here.work, here.guessed = before.work, before.guessed
+        return found
+
+    def _variable(self, name: ast.Name, steps: int) -> Any:
+        values = self.script.values(name)
+        if name not in self._known and not any(map(is_module, values)):
+            self._known[name] = UNKNOWN  # while it is followed
+            known = self.concrete(values)
+            if known is UNKNOWN and steps:
+                known = self._of_definitions(name, steps - 1)
+                known = known if _is_plain(known) else UNKNOWN
+            self._known[name] = known
+        return self._known.get(name, UNKNOWN)
+
+    def _runs(self, node: ast.AST, steps: int) -> bool:
+        tests = [(f.test, arm) for f, arm in arms_around(node, None)]
+        known = [(self._worked_out(t, steps), arm) for t, arm in tests] if steps else []
+        return all((x is not UNKNOWN and bool(x)) is arm for x, arm in known)
+
+    def _of_definitions(self, name: ast.Name, steps: int) -> Any:
+        """What the last definition of a variable gives it that a default run comes to; a condition
+        that is not known is taken for false.
+        """
+        made = [d for d in definitions_at(self.script, name) if self._runs(d.node, steps)]
+        graph = self.script.analysis(CallGraph)
+        given = [(d, e) for d in made for e in graph.gives(d)]
+        if not given or (len(given) > 1 and given[0][0].is_parameter):
+            return UNKNOWN
+        definition, expr = given[-1]
+        if expr is not None:
+            return self._worked_out(expr, steps)
+        match definition.statement:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
+                parts = self._worked_out(value, steps)
+                if isinstance(parts, (tuple, list)) and len(parts) == len(targets):
+                    places = [n for n, t in enumerate(targets) if t is definition.node]
+                    return parts[places[0]] if places else UNKNOWN
+        return UNKNOWN
+
     def _chosen(self, thing: Ext) -> Any:
         """The name by which ``models.__dict__[args.arch](...)`` chooses a network."""
         match thing.node:
@@ -178,3 +263,10 @@ class Networks:
             ):
                 return self.concrete(self.script.values(key))
         return UNKNOWN
+
+
+def _is_plain(found: Any) -> bool:
+    """Numbers, texts, classes and functions of the project, and rows of these."""
+    if isinstance(found, (tuple, list)):
+        return bool(found) and all(map(_is_plain, found))
+    return found is None or isinstance(found, (int, float, str, Cls, Func))

@@ -42,6 +42,8 @@ def _filled(call: Call, x: Meta) -> list[int]:
         return call.sizes(1)
     if given[0] is UNKNOWN and x.dims:
         given[0] = x.dims[0]
+    if given[-1] is UNKNOWN and -1 in given and x.dims:  # what a layer has just given
+        given[-1] = x.dims[-1]
     if given.count(UNKNOWN) == 1 and -1 not in given:
         given[given.index(UNKNOWN)] = -1
     return replace(call, args=[x, *given]).sizes(1)
