@@ -10,13 +10,14 @@ from math import prod
 
 from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.bounds import largest_value, range_turns
+from autofast.facts.cost.meta.tensor import NARROW, SEVERAL
 from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.parts import moved_models, parts_of, trained_models
 from autofast.model.calls import is_method, receiver_of
 from autofast.model.contents import elements, members, with_contents
 from autofast.model.events import CallFrame, loops
 from autofast.model.kinds import is_module, ways_made
-from autofast.model.names import CONTAINERS, CONVOLVE, TIMM, VISION, WRAPPERS, last_part
+from autofast.model.names import CONTAINERS, CONVOLVE, TIMM, VISION, last_part
 from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import not_none, wordset
@@ -43,15 +44,7 @@ LARGE = (
 LIGHT = 1_000_000  # weights of a layer: 256 rows through it are 1.5 GFLOP a step, or 0.1 ms
 DENSE = wordset("torch.nn.Linear torch.nn.MultiheadAttention")
 EMBEDDING = 2  # convolutions of an embedding, at most
-# A product with a side of so many numbers is bound by memory: 32 floating-point operations for each
-# byte of what comes in and goes out.
-NARROW = 128
-# So few layers with such sides are bound by launches: 512 rows through one of them are 0.27 GFLOP,
-# 5 to 15 µs of a GPU.
-SMALL, FEW = 512, 6
-# A recurrent layer of so many numbers is bound by its steps, one after the other; any is, where so
-# few sequences go along it together.
-RECURRING, TOGETHER = 256, 4
+TOGETHER = 4  # sequences that go along a recurrent layer, which its steps bind then
 MANY = 2  # convolutions for each other layer, beside which what these multiply is little
 # Networks and layers that attend from each position to all others.
 ATTENTION = re.compile(
@@ -177,7 +170,7 @@ def _multiplies(script: Script, model: Model) -> str:
         return "attention between positions"
     made = [_loops(model.thing, t) for t in wide if _sizes(script, t)]
     many = sum(prod(range_turns(script, loop) or 1 for loop in each) for each in made)
-    if not images and many > FEW:
+    if not images and many > SEVERAL:
         return f"{many} dense layers, none of them narrow"
     embeddings = [t for t in parts if t.name == "torch.nn.Embedding"]
     words = {_written(t, 0, "num_embeddings") for t in embeddings} - {""}
@@ -258,15 +251,6 @@ def dense_sizes(script: Script, thing: Ext) -> list[tuple[int, int]] | None:
     return found
 
 
-def is_narrow(script: Script) -> bool:
-    """Whether the models that are trained multiply matrices in narrow layers alone, or in few small
-    ones: of a policy, of a few columns.
-    """
-    models = _usual_models(script)
-    multiply = any(layer in MULTIPLIES for m in models for layer in m.layers)
-    return multiply and all(_is_narrow(script, m) for m in models)
-
-
 def only_looks_up(script: Script) -> bool:
     """Whether the models that are trained by default look up rows of tables and multiply nothing by
     weights: of words, of users and items. Products with one vector each are bound by memory.
@@ -307,36 +291,6 @@ def goes_along_few(script: Script, batch: int) -> str:
     )
 
 
-def _is_narrow(script: Script, model: Model) -> bool:
-    parts = of_kind(parts_of(model.thing).values(), Ext)
-    dense = [t for t in parts if t.name == "torch.nn.Linear"]
-    recurrent = [t for t in parts if t.name.removeprefix("torch.nn.") in RECURRENT]
-    along = [t for t in parts if _width(script, t) <= NARROW]
-    known = (*dense, *recurrent, *along)
-    others = [t.name for t in parts if t not in known and t.name not in WRAPPERS]
-    return (
-        _is_known(model)
-        and all(PLAIN.match(last_part(n)) and ".Conv" not in n for n in others)
-        and (
-            all(min(_sizes(script, t), default=LARGE) <= NARROW for t in dense)
-            or (len(dense) <= FEW and all(_is_small(script, t) for t in dense))
-        )
-        and all(_hidden(script, t) <= RECURRING for t in recurrent)
-    )
-
-
-def _width(script: Script, layer: Ext) -> int:
-    """The numbers of a position that attention, or a convolution of one position, works on; a large
-    number where it is not known, and of other layers.
-    """
-    found = None
-    if layer.name == "torch.nn.MultiheadAttention":
-        found = _size(script, layer, 0, "embed_dim")
-    if layer.name == "torch.nn.Conv1d" and _size(script, layer, 2, "kernel_size") == 1:
-        found = _size(script, layer, 1, "out_channels")
-    return LARGE if found is None else found
-
-
 def _is_known(model: Model) -> bool:
     """Whether all layers are known; what a class calls besides is an event, but a container calls
     what it is given unseen.
@@ -346,25 +300,12 @@ def _is_known(model: Model) -> bool:
     return not model.unknown and all(is_module(t) for t in held if isinstance(t, Ext))
 
 
-def _is_small(script: Script, layer: Ext) -> bool:
-    """A layer of which no side is known to be large; the other may be what a table gives."""
-    return max(_sizes(script, layer), default=LARGE) <= SMALL
-
-
 def _sizes(script: Script, layer: Ext) -> list[int]:
     """How many numbers go into a dense layer and come out, at the most, as far as that is known."""
     sizes = (
         _size(script, layer, n, name) for n, name in enumerate(("in_features", "out_features"))
     )
     return not_none(sizes)
-
-
-def _hidden(script: Script, layer: Ext) -> int:
-    """A side of the product that a recurrent layer makes of its state in every step; a large number
-    where it is not known.
-    """
-    hidden = _size(script, layer, 1, "hidden_size")
-    return LARGE if hidden is None else hidden
 
 
 def _size(script: Script, layer: Ext, n: int, name: str) -> int | None:

@@ -23,6 +23,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import of_kind, one
+from autofast.model.source import parent_of
 from autofast.model.values import Given, Method, Ref, Tensor
 
 DEEP = 12  # expressions that one is followed through
@@ -120,11 +121,14 @@ class Passes:
             failed += of_kind(done, Unsized)
             if works := of_kind(done, Work):
                 if len(several) > 1:
-                    ledger.unsure("which network is trained is not known")
+                    ledger.unsure("which network is trained is not known", only_sizes=True)
                 total.add(max(works, key=lambda w: w.convolutions + w.products), times)
         if not total.kernels:
             raise failed[0] if failed else Unsized("its layers are not known")
-        ledger.work = replace(total, parameters=ledger.parameters, tensors=ledger.tensors)
+        counts = ledger.parameters, ledger.tensors
+        ledger.work = replace(
+            total, parameters=counts[0], tensors=counts[1], narrow=ledger.is_narrow
+        )
         return ledger
 
     def _alone(self, occurrence: Occurrence, ledger: Ledger, follows: bool) -> Work | Unsized:
@@ -182,12 +186,20 @@ class Passes:
                 graph, made = self.script.analysis(CallGraph), definitions_at(self.script, expr)
                 given = one([e for d in made for e in graph.gives(d)])
                 found = UNKNOWN if given is None else self._followed(given, depth + 1)
+                loop = one([parent_of(d.node) for d in made])
+                if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name):
+                    found = self._turn(self._followed(loop.iter, depth + 1))
             case ast.Call():
                 found = self._called(expr, depth + 1)
             case ast.BinOp(left=left, right=right):
                 sides = [self._followed(e, depth + 1) for e in (left, right)]
                 found = max(of_kind(sides, Meta), key=lambda x: x.count, default=UNKNOWN)
         return self._of_loader(expr) if found is UNKNOWN else found
+
+    def _turn(self, over: Any) -> Any:
+        """What a loop over a tensor takes in a turn."""
+        rows = isinstance(over, Meta) and len(over.dims) > 1
+        return over.like(*over.dims[1:]) if rows else UNKNOWN
 
     def _called(self, call: ast.Call, depth: int) -> Any:
         callees = self.script.called(call)

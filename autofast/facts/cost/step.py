@@ -64,6 +64,7 @@ class Estimate:
         data: seconds until a batch is made; ``apart``: by the process that trains, which does
             nothing else meanwhile; else by workers, beside the step.
         at_most: seconds on the device, at the most.
+        narrow: the layers that multiply matrices are narrow, or few and small.
         why: what of the work on the device is not known, so that its times are those of a usual
             batch; empty where it is.
     """
@@ -79,6 +80,7 @@ class Estimate:
     data: float = 0.0
     apart: bool = False
     at_most: float = 0.0
+    narrow: bool = False
     why: str = ""
 
     @classmethod
@@ -208,7 +210,8 @@ class Cost(Often):
                 found.append(Estimate.unknown(str(why)))
         longest = max(found, key=lambda e: e.device / e.host)
         reason = next((e.why for e in found if e.why), "")
-        return replace(longest, why=longest.why or reason)
+        narrow = all(e.narrow for e in found)
+        return replace(longest, narrow=narrow, why=longest.why or reason)
 
     def _step(self, step: Step, on: Machine, rows: int) -> Estimate:
         found = [(s, o) for s, o in _passes(step) if self._is_in(s.node, step)]
@@ -234,6 +237,7 @@ class Cost(Often):
             work.parameters,
             work.tensors,
             on.overlaps,
+            narrow=work.narrow,
             why=why or self._computes(),
         )
 

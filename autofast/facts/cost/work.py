@@ -26,6 +26,7 @@ class Work:
         activations: numbers that layers put out.
         kernels: launched.
         parameters: numbers of them; ``tensors`` that they are in.
+        narrow: the layers that multiply are narrow, or few and small.
     """
 
     convolutions: float = 0
@@ -34,6 +35,7 @@ class Work:
     kernels: float = 0
     parameters: int = 0
     tensors: int = 0
+    narrow: bool = False
 
     def add(self, other: Work, times: float = 1) -> None:
         """Another one beside it, so many times."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Around, Decorator, Edit, Edits
 from autofast.facts.cost import measured
-from autofast.facts.cost.matmul_layers import is_narrow
 from autofast.facts.cost.step import Cost
 from autofast.facts.input_shapes import why_inputs_vary
 from autofast.facts.precision.code import Code
@@ -85,7 +84,7 @@ def _launches(script: Script) -> str:
     found = script.analysis(Cost).estimate("cuda")
     if found.why:
         unknown = f"whether launches bound a step is not known: {found.why}"
-        return "" if is_narrow(script) else unknown
+        return "" if found.narrow else unknown
     return "" if found.host >= found.device else found.words
 
 

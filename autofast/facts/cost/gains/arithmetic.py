@@ -24,7 +24,6 @@ from autofast.facts.cost.matmul_layers import (
     convolves,
     convolves_along,
     goes_along_few,
-    is_narrow,
     multiplies,
     only_embeds,
     only_looks_up,
@@ -71,7 +70,8 @@ def half(script: Script, options: Options, finding: Finding, beside: Findings) -
     gain = _of_arithmetic(script, options, beside, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
     if not gain.known and only_looks_up(script):
         return LOOKS_UP
-    return gain if gain.known or not is_narrow(script) else NARROW
+    narrow = script.analysis(Cost).estimate(options.target).narrow
+    return gain if gain.known or not narrow else NARROW
 
 
 @of_device

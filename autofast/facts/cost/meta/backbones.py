@@ -47,6 +47,7 @@ class Backbone:
         # Behind each convolution stands a normalisation.
         ledger.launch(3 * layers, 6 * layers)
         ledger.multiply(1e9 * multiplied * share, convolves=True)
+        ledger.weigh()
         ledger.put_out(int(1e6 * put_out * share))
         sides = [-(-d // STRIDE) for d in x.dims[2:]]
         if not self.whole:

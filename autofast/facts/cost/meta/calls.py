@@ -52,7 +52,7 @@ class Call:
         found = self.get(n, name)
         if type(found) is int:
             return found
-        self.ledger.unsure(f"{name} of {self.name} is not known")
+        self.ledger.unsure(f"{name} of {self.name} is not known", only_sizes=True)
         return usual
 
     def tensor(self, n: int = 0, name: str = "input") -> Meta:

@@ -75,7 +75,9 @@ def convolve(
         dims = slid(sides, kernel, stride, pads, dilation)
     weights = taken * made // max(groups, 1) * prod(kernel)
     ledger.launch(2, 3)  # with the bias; the gradients of input, weights and bias
+    point = n == 1 and prod(kernel) == 1  # a product for each position
     ledger.multiply(x.dims[0] * weights * prod(sides if transposed else dims), convolves=True)
+    ledger.weigh(*((taken, made) if point else ()))
     ledger.put_out(x.dims[0] * made * prod(dims))
     return Meta((x.dims[0], made, *dims))
 

@@ -12,7 +12,7 @@ from autofast.facts.cost.meta.calls import Call
 from autofast.facts.cost.meta.functions import SAME, operate
 from autofast.facts.cost.meta.images import convolve, each
 from autofast.facts.cost.meta.products import dense
-from autofast.facts.cost.meta.tensor import UNKNOWN, Guess, Ledger, Meta
+from autofast.facts.cost.meta.tensor import NARROW, RECURRING, UNKNOWN, Guess, Ledger, Meta
 from autofast.facts.cost.work import Unsized
 
 CONV = re.compile(r"Conv(Transpose)?([123])d$")
@@ -236,6 +236,7 @@ def _recurrent(layer: Layer, ledger: Ledger, value: Any) -> Any:
     batch, length = x.dims[:2] if first else (x.dims[1], x.dims[0])
     ways = 2 if found["bidirectional"] else 1
     ledger.multiply(batch * length * found["products"])
+    ledger.weigh(*([1] if hidden <= RECURRING else []))
     ledger.put_out(batch * length * hidden * gates * layers * ways)
     # cuDNN: a few kernels of a step of a layer, forwards and backwards, without Python in between
     ledger.launch(layers * ways, 2 * layers * ways)
@@ -248,6 +249,7 @@ def _cell(layer: Layer, ledger: Ledger, value: Any) -> Any:
     found = layer.attrs
     x = ledger.rows(value, found["input_size"])
     ledger.multiply(x.dims[0] * found["products"])
+    ledger.weigh(found["hidden_size"])
     ledger.launch(10, 20)
     state = Meta((*x.dims[:-1], found["hidden_size"]))
     return (state, state) if layer.kind == "LSTMCell" else state
@@ -266,6 +268,7 @@ def attend(layer: Layer, ledger: Ledger, query: Any, keys: Any, values: Any) -> 
         dense(ledger, x, x.dims[-1], width)
     ledger.launch(2, 4)
     ledger.multiply(2 * q.count * length)
+    ledger.weigh(*([width] if width <= NARROW else []))
     ledger.put_out(2 * q.count)
     return q
 

@@ -10,7 +10,7 @@ from autofast.facts.cost.bounds import largest_value
 from autofast.facts.cost.meta import library
 from autofast.facts.cost.meta.backbones import HEADS, Backbone
 from autofast.facts.cost.meta.evaluator import Evaluator
-from autofast.facts.cost.meta.layers import Layer
+from autofast.facts.cost.meta.layers import CONTAINERS, Layer
 from autofast.facts.cost.meta.objects import Frame, Library, Method, Object, Partial
 from autofast.facts.cost.meta.tensor import UNKNOWN, Ledger
 from autofast.facts.cost.work import Unsized, Work
@@ -18,7 +18,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import arms_around
 from autofast.flow.program import definitions_at
 from autofast.model.kinds import is_module
-from autofast.model.names import WRAPPERS
+from autofast.model.names import WRAPPERS, last_part
 from autofast.model.script import Script
 from autofast.model.several import all_of, are_whole, of_kind
 from autofast.model.values import (
@@ -168,6 +168,11 @@ class Networks:
         args, named = self._arguments(thing.args)
         if thing.name in WRAPPERS:
             return args[0] if args else named.get("module", UNKNOWN)
+        if not thing.args.known and last_part(thing.name) in CONTAINERS:
+            made = self._worked_out(thing.node) if isinstance(thing.node, ast.Call) else UNKNOWN
+            if not isinstance(made, Layer):
+                raise Unsized("its layers are not known")
+            return made
         if library.makes_layer(thing.name):
             return library.made(self.evaluator, thing.name, args, named, thing.node)
         if is_module(thing):
@@ -216,7 +221,7 @@ class Networks:
             found = self.evaluator.value(expr, frame)
         except Unsized:
             found = UNKNOWN
-        here.work, here.guessed = before.work, before.guessed
+        here.work, here.guessed, here.is_partial = before.work, before.guessed, before.is_partial
         return found
 
     def _variable(self, name: ast.Name, steps: int) -> Any:

@@ -46,6 +46,7 @@ def dense(ledger: Ledger, value: Any, taken: int, made: int) -> Meta:
     x = ledger.rows(value, taken)
     ledger.launch(1, 3)
     ledger.multiply(x.count * made)
+    ledger.weigh(taken, made)
     ledger.put_out(x.count // max(taken, 1) * made)
     return Meta((*x.dims[:-1], made))
 
@@ -55,6 +56,7 @@ def _bilinear(call: Call) -> Meta:
     a, b, weight = call.tensor(), call.tensor(1, "input2"), call.tensor(2, "weight")
     call.ledger.launch(2, 4)
     call.ledger.multiply(a.count * weight.dims[0] * b.dims[-1])
+    call.ledger.weigh()
     return Meta((*a.dims[:-1], weight.dims[0]))
 
 

@@ -46,6 +46,14 @@ IN_ALL = 200_000  # with all sides of images that are tried
 MOST_ITEMS = 5_000  # of a list, with all that is in it; turns of a loop; parts of a network
 TOO_LONG = "it takes too long to follow"
 LARGEST = 10**12  # numbers of a tensor
+# A product with a side of so many numbers is bound by memory: 32 floating-point operations for each
+# byte of what comes in and goes out.
+NARROW = 128
+# So few layers with such sides are bound by launches: 512 rows through one of them are 0.27 GFLOP,
+# 5 to 15 µs of a GPU.
+SMALL, SEVERAL = 512, 6
+# A recurrent layer of so many numbers is bound by its steps, one after the other.
+RECURRING = 256
 FEW, MANY = 16, 4096  # items of a batch, where their number is not known; rows
 BATCH = "how many items a batch has is not known"
 SIDE = "the size of its images is not known"
@@ -107,12 +115,17 @@ class Ledger:
     parameters: int = 0  # of all layers that were used; ``tensors`` that they are in
     tensors: int = 0
     taken: Meta | None = None  # what was not known was taken for this first
+    # Of each product by weights: its shorter and its longer side.
+    sides: dict[object, tuple[int, int]] = field(default_factory=dict)
+    is_partial: bool = False  # more than sizes is not known
+    _layer: object = None  # the one that runs, and is used so
     _used: set[int] = field(default_factory=set)
     _kept: list[object] = field(default_factory=list)  # whose ids these are
 
-    def unsure(self, why: str) -> None:
+    def unsure(self, why: str, only_sizes: bool = False) -> None:
         """Something is not known: the first of its kind is told."""
         self.guessed = self.guessed or why
+        self.is_partial = self.is_partial or not only_sizes
 
     def launch(self, forwards: float = 1, backwards: float = 1) -> None:
         self.work.kernels += forwards + backwards * self.grad
@@ -125,12 +138,28 @@ class Ledger:
         else:
             self.work.products += flop
 
+    def weigh(self, *sides: int) -> None:
+        """A product by weights of these sides; of none that counts as narrow."""
+        found = sides or (LARGEST,)
+        self.sides[id(self._layer), sides] = min(found), max(found)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether matrices are multiplied in narrow layers alone, or in few small ones: of a
+        policy, of a few columns.
+        """
+        sides = self.sides.values()
+        narrow = all(least <= NARROW for least, _ in sides)
+        small = len(sides) <= SEVERAL and all(most <= SMALL for _, most in sides)
+        return bool(sides) and not self.is_partial and (narrow or small)
+
     def put_out(self, numbers: int) -> None:
         """A layer writes so many numbers, which the next ones read."""
         self.work.activations += numbers * (1 if self.grad else 1 / TRAINED)
 
     def use(self, layer: object, parameters: int, tensors: int) -> None:
         """A layer of so many parameters, which count once."""
+        self._layer = layer
         if id(layer) not in self._used:
             self._used.add(id(layer))
             self._kept.append(layer)
@@ -143,7 +172,7 @@ class Ledger:
 
     def _items(self) -> int:
         if not self.guess.batch:
-            self.unsure(BATCH)
+            self.unsure(BATCH, only_sizes=True)
         return self.guess.items
 
     # ------------------------------------------------------- what a tensor is taken for by a layer
@@ -155,7 +184,7 @@ class Ledger:
                 raise Unsized(f"a convolution of {channels} channels is given {x.dims}")
             return x
         if not self.guess.sure:
-            self.unsure(SIDE)
+            self.unsure(SIDE, only_sizes=True)
         side = self.guess.length if n == 1 else self.guess.side
         return self._taken(Meta((self._items(), channels, *(side,) * n)))
 
@@ -175,7 +204,7 @@ class Ledger:
             if len(x.dims) != 3 or x.dims[-1] != features:
                 raise Unsized(f"a recurrent layer of {features} features is given {x.dims}")
             return x
-        self.unsure("the length of its sequences is not known")
+        self.unsure("the length of its sequences is not known", only_sizes=True)
         both = self._items(), self.guess.length
         return self._taken(Meta((*(both if batch_first else both[::-1]), features)))
 
@@ -183,7 +212,7 @@ class Ledger:
         """Whole numbers of a batch of texts, as a table of words takes them."""
         if isinstance(value, Meta):
             return value
-        self.unsure("the length of its texts is not known")
+        self.unsure("the length of its texts is not known", only_sizes=True)
         return self._taken(Meta((self._items(), self.guess.length), whole=True))
 
 
