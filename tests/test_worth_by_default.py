@@ -161,3 +161,94 @@ def test_a_class_that_a_required_option_chooses() -> None:
         text = LOSSES.format(default="plain", registry=registry)
         text = text.replace("default='plain'", "required=True")
         assert apply("cache-constant device-creation", text, min_gain=0.01).fixes
+
+
+PLAIN = """
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{settings}
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
+loader, valid = DataLoader(data, batch_size=8, shuffle=True), DataLoader(data, batch_size=8)
+model = nn.Linear(8, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def evaluate():
+    total = 0.0
+    for x, y in valid:
+        x, y = x.to(device), y.to(device)
+        total += nn.functional.mse_loss(model(x), y).item()
+    return total
+
+
+def main():
+    shown = []
+    for epoch in range(10):
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        {body}
+    return shown, model(data[0][0].to(device)).item()
+
+
+shown, last = main()
+"""
+OPTION = "p = argparse.ArgumentParser()\np.add_argument({})\nargs = p.parse_args([])"
+TEST, EVERY = OPTION.format("'--test'"), OPTION.format("'--every', type=int, default=0")
+NOW = "shown.append(evaluate())"
+EACH = f"if every and epoch % every == 0:\n            {NOW}"
+GIVEN = EACH.replace("every", "args.every")
+
+
+@pytest.mark.parametrize(
+    ("settings", "body", "worth"),
+    [
+        (OPTION.format("'--no-eval', action='store_true'"), f"if not args.no_eval:\n            {NOW}", True),
+        (TEST, f"if args.test:\n            pass\n        else:\n            {NOW}", True),
+        (TEST, f"if args.test is None:\n            continue\n        {NOW}", False),
+        (TEST, f"if epoch > 5 and args.test:\n            {NOW}", False),
+        (TEST, f"if epoch > 5 or args.test:\n            {NOW}", True),
+        (TEST, f"if args.test:\n            {NOW}\n        if epoch == 9:\n            {NOW}", True),
+        (TEST, f"try:\n            if args.test:\n                {NOW}\n        finally:\n            pass", False),
+        (
+            f"{TEST}\ndef show(shown):\n    if args.test is None:\n        return\n    {NOW}",
+            "show(shown)",
+            False,
+        ),
+        (
+            f"{TEST}\ndef show(shown):\n    if args.test is not None:\n        return\n    {NOW}",
+            "show(shown)",
+            True,
+        ),
+        (f"{EVERY}\nevery = args.every", EACH, False),
+        (f"{EVERY}\nevery = args.every or 5", EACH, True),
+        (f"{EVERY}\nevery = args.every\nevery += 1", EACH, True),
+        (f"{EVERY}\nargs.every = 3", GIVEN, True),
+        (f"{EVERY}\nsetattr(args, 'every', 3)", GIVEN, True),
+        (f"{EVERY}\nvars(args)['every'] = 3", GIVEN, True),
+        ("import os\nevery = int(os.environ.get('EVERY', '3'))", EACH, True),
+        ("class C:\n    every = 0\nclass D(C):\n    every = 5\nargs = D()", GIVEN, True),
+        (
+            "class C:\n    kept = 0\n    @property\n    def every(self):\n        return self.kept or 5\nargs = C()",
+            GIVEN,
+            True,
+        ),
+    ],
+)
+def test_who_comes_to_an_evaluation(settings: str, body: str, worth: bool) -> None:
+    text = PLAIN.format(settings=settings, body=body)
+    found = apply("no-grad-eval", text, min_gain=0.001)
+    assert bool(found.fixes) is worth, [f.gain for f in found.findings]
+    whole = apply("no-grad-eval", text)
+    assert whole.fixes
+    ran, before = run(whole.text), run(text)
+    assert (ran["shown"], ran["last"]) == (before["shown"], before["last"])
+    assert bool(before["shown"]) is worth  # what a default run comes to

@@ -12,7 +12,8 @@ from typing import Any
 from autofast.facts.arrays import held_under
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import arms_around
-from autofast.flow.program import Flow, definitions_at
+from autofast.flow.loops import loops_around
+from autofast.flow.program import Flow, definitions_at, graph_of
 from autofast.flow.scopes import Expressions
 from autofast.model.events import (
     BranchFrame,
@@ -172,7 +173,22 @@ def _past(script: Script, stack: Stack) -> str:
     found = (ast.unparse(test) for f in past if (test := _test(f)) is not None)
     calls = of_kind(stack, CallFrame)
     chosen = (_chosen_past(script, f.node, f.func) for f in calls)
-    return next(found, "") or next(filter(None, chosen), "")
+    left = (script.of_node(_left_before, f.node) for f in stack)
+    return next(found, "") or next(filter(None, (*chosen, *left)), "")
+
+
+def _left_before(script: Script, node: ast.AST) -> str:
+    """The test by which a default run leaves the function, or the turn of a loop, before it comes
+    to a place; empty where it may come there.
+    """
+    graph, around = graph_of(script, node), dict(arms_around(node, None))
+    leaving = graph.leaving_before(node)
+    leaving += [s for loop in loops_around(node) for s in graph.leaving_before(node, loop)]
+    for stmt in leaving:
+        tests = [(f.test, arm) for f, arm in arms_around(stmt, None) if f not in around]
+        if tests and all(truth_by_default(script, test) is arm for test, arm in tests):
+            return ast.unparse(tests[0][0])
+    return ""
 
 
 def _chosen_past(script: Script, call: ast.AST | None, this: Thing) -> str:
