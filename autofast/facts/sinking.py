@@ -239,12 +239,15 @@ class Sinking:
     def _is_kept(self, name: ast.Name) -> bool:
         """Whether it stands for a number that an object was made with: ``self.n`` of ``self``."""
         kept, invariants = parent_of(name), self.script.analysis(Invariants)
+        function = function_of(name)
+        init = own_constructor(function)
         return (
             isinstance(kept, ast.Attribute)
             and not invariants.open
             and certainly(self.script.values(kept), Num, Const, Arg, Setting)
             and self._is_own(name)
-            and invariants.is_kept(kept, own_constructor(function_of(name)))
+            and (init is None or function not in self.script.analysis(CallGraph).runs(init))
+            and invariants.is_kept(kept, init)
         )
 
     def _is_own(self, name: ast.Name) -> bool:
