@@ -81,6 +81,21 @@ def test_a_bar_says_it_in_few_steps_and_counts_all() -> None:
     assert "\n            bar.set_postfix" in done.text
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "bar.set_postfix(**{'loss (batch)': loss.item()})",
+        "parts = {}\nparts['loss'] = loss.item()\nparts['out'] = out.mean().item()\nbar.set_postfix(**parts)",
+        "parts = {}\nif seen:\n    parts['loss'] = loss.item()\nbar.set_postfix(parts)",
+    ],
+)
+def test_a_bar_is_given_a_dict(step: str) -> None:
+    text = training(step, "seen, bar = 1, tqdm(total=len(loader))", "print('epoch', float(loss))")
+    done = fewer(BAR + MANY + text, TEST)
+    gate = done.text[done.text.index(TEST) :]
+    assert gate.count(".item()") == text.count(".item()")
+
+
 def test_a_loop_without_a_counter_gets_one() -> None:
     text = MANY + training(f"{SUMS}\nprint('loss', repr(total), seen)", BEGIN, END)
     text = text.replace("for i, (x, y) in enumerate(loader)", "for x, y in tqdm(loader)")
@@ -243,6 +258,7 @@ print(repr(trainer.total))
         ),
         ("to = {'file': open('log.txt', 'w')}", "print(loss.item(), **to)"),
         (f"{BAR}bar = tqdm(file=open('log.txt', 'w'))", "bar.set_postfix(loss=loss.item())"),
+        (f"{BAR}bar = tqdm(file=open('log.txt', 'w'))", "bar.set_postfix(**{'a': loss.item()})"),
         (
             "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()",
             "writer.add_scalar('loss', loss.item(), i)",

@@ -13,7 +13,7 @@ from functools import cached_property
 from autofast.facts.computes import Computes
 from autofast.facts.host_io import KEEPS_LOGS, SHOWS, SHOWS_WHERE, TELLS, name_of
 from autofast.flow.callgraph import Function
-from autofast.model.names import first_part
+from autofast.model.names import first_part, last_part
 from autofast.model.script import Script
 from autofast.model.source import (
     ByNode,
@@ -80,7 +80,11 @@ class Shows(Computes):
         )
 
     def _is_on_screen(self, call: ast.Call) -> bool:
-        """Whether a call is given no file to show something in."""
+        """Whether a call is given no file to show something in; a bar's numbers, by whatever names,
+        stand beside it.
+        """
+        if {last_part(name_of(t)) for t in self.script.called(call)} == {"set_postfix"}:
+            return True
         to = [k.value for k in call.keywords if k.arg in TO]
         if self.script.is_call(call, "logging.StreamHandler"):
             to += call.args
