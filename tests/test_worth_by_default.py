@@ -252,3 +252,20 @@ def test_who_comes_to_an_evaluation(settings: str, body: str, worth: bool) -> No
     ran, before = run(whole.text), run(text)
     assert (ran["shown"], ran["last"]) == (before["shown"], before["last"])
     assert bool(before["shown"]) is worth  # what a default run comes to
+
+
+@pytest.mark.parametrize(
+    ("end", "worth"),
+    [
+        ("    return total\n", True),
+        ("        return total\n", False),
+        ("        break\n    return total\n", False),
+        ("        if total < 0:\n            continue\n        break\n    return total\n", True),
+    ],
+)
+def test_a_loop_that_ends_in_its_first_turn(end: str, worth: bool) -> None:
+    body = NOW
+    text = PLAIN.format(settings="", body=body).replace("    return total\n", end)
+    assert bool(apply("no-grad-eval", text, min_gain=0.01).fixes) is worth
+    whole = apply("no-grad-eval", text)
+    assert run(whole.text)["shown"] == run(text)["shown"]

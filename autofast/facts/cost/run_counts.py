@@ -30,7 +30,7 @@ from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, of_kind, surely
-from autofast.model.source import Nodes, nodes_in, parent_of, statement_of, walk
+from autofast.model.source import Nodes, contains_kind, nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, STATE_DICT, Ext, Seq, Tensor, Thing, Values
 
@@ -307,7 +307,12 @@ class Often:
         return False
 
     def ends_early(self, loop: ast.AST) -> bool:
-        """Whether a loop is left in its first turns: ``if i >= 3: break``."""
+        """Whether a loop is left in its first turns: ``if i >= 3: break``, or at the end of the
+        first one.
+        """
+        match loop:
+            case ast.For(body=[_, *_, ast.Return() | ast.Break()]):
+                return not contains_kind(loop, ast.Continue)
         counted = names_in(loop.target) if isinstance(loop, ast.For) else ()
         for stmt in getattr(loop, "body", ()):
             match stmt:
