@@ -7,10 +7,18 @@ from collections.abc import Iterator
 
 from autofast.flow.build import catches_all, is_try
 from autofast.flow.graph import is_body
-from autofast.model.source import function_of, outwards, statement_of
+from autofast.model.source import contains_kind, function_of, outwards, statement_of
 from autofast.model.syntax import CALL_ENDS, FUNCTIONS, LOOPS, TURN_ENDS
 
 Loop = ast.For | ast.AsyncFor | ast.While
+
+
+def ends_in_first_turn(loop: ast.AST) -> bool:
+    """Whether a ``for`` does something in its first turn, and is left at the end of that."""
+    match loop:
+        case ast.For(body=[_, *_, ast.Return() | ast.Break()]):
+            return not contains_kind(loop, ast.Continue)
+    return False
 
 
 def loops_around(node: ast.AST) -> Iterator[Loop]:

@@ -14,6 +14,7 @@ from autofast.facts.cost.bounds import largest, range_turns, whole_number
 from autofast.facts.cost.inputs import batch_count, batch_size, item_shape
 from autofast.facts.loaders import lightning_passes
 from autofast.flow.frequency import is_first_time, is_rare
+from autofast.flow.loops import ends_in_first_turn
 from autofast.model.calls import names_in
 from autofast.model.contents import elements, with_contents
 from autofast.model.events import (
@@ -30,7 +31,7 @@ from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, of_kind, surely
-from autofast.model.source import Nodes, contains_kind, nodes_in, parent_of, statement_of, walk
+from autofast.model.source import Nodes, nodes_in, parent_of, statement_of, walk
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, STATE_DICT, Ext, Seq, Tensor, Thing, Values
 
@@ -310,9 +311,8 @@ class Often:
         """Whether a loop is left in its first turns: ``if i >= 3: break``, or at the end of the
         first one.
         """
-        match loop:
-            case ast.For(body=[_, *_, ast.Return() | ast.Break()]):
-                return not contains_kind(loop, ast.Continue)
+        if ends_in_first_turn(loop):
+            return True
         counted = names_in(loop.target) if isinstance(loop, ast.For) else ()
         for stmt in getattr(loop, "body", ()):
             match stmt:
