@@ -241,6 +241,7 @@ def test_rows_of_a_tensor_that_each_turn_makes() -> None:
         (SET, "rewards[step] = torch.tensor(reward).to(device, torch.float64).view(-1)"),
         (SET, "rewards[step] = torch.tensor(reward).to(device).view(-1).sigmoid()"),
         (SET, "rewards[step] = action.mean(1)"),
+        (SET, "rewards[step] = getattr(torch.tensor(reward), 'to')(device).view(-1)"),
         (SET, "rewards[torch.tensor(step, device=device)] = torch.tensor(reward).to(device).view(-1)"),
         ("rewards = torch.zeros(5, 2).to(device)", "both = torch.zeros(2, 5, 2).to(device)\nrewards = both[0]"),
         ("losses, seen = [], []", "losses, seen = [], []\ndef now_is():\n    return rewards.sum().item()"),

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from autofast import faults
-from autofast.edit.merge import file_of
+from autofast.edit.merge import file_of, holes_of
 from autofast.model.events import CallFrame, inside
 from autofast.model.limits import RULE, RULES, WORK, TooLarge
-from autofast.model.source import BadInput, Told, function_of, line_of, source_of
+from autofast.model.source import BadInput, Told, at, function_of, line_of, source_of
 from autofast.rule import Find, Finding, Options, Rule
 
 if TYPE_CHECKING:
@@ -118,7 +118,9 @@ def _of_this_torch(script: Script, finding: Finding) -> Finding:
 
 def _in_the_project(script: Script, finding: Finding) -> Finding:
     """No fix that would change what is told of a library; what is said of a place there is said of
-    the call that leads to it."""
+    the call that leads to it. Raises for an edit that cannot be carried out."""
+    if any(None in holes_of(e).values() for e in finding.edits):
+        raise TypeError(f"an edit of {at(finding.node)} quotes nothing")
     told = next((s for e in finding.edits if isinstance(s := file_of(e), Told)), None)
     if told is not None:
         why = f"{told.rel} would have to do something else"

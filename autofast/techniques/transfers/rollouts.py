@@ -46,7 +46,7 @@ def rows_of_steps(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast
         if _is_alone(script, node, names, loop):
             host = source_of(node).fresh(f"host_{node.id}", f"{node.id}_on_host")
             edits = [Rewrite(name, host) for name in names]
-            edits += [Rewrite(t.node, "{made}", {"made": t.operand}) for t, _ in sets]  # type: ignore[dict-item]
+            edits += [Rewrite(t.node, "{made}", {"made": t.operand}) for t, _ in sets if t.operand]
             begin = After(statement_of(node), f"{host} = {node.id}.cpu()")
             yield sets[0][0].node, (begin, After(loop, f"{node.id}.copy_({host})"), *edits)
 
@@ -66,6 +66,7 @@ def _set_with(script: Script, transfer: Transfer) -> ast.Name | None:
     alone = (
         transfer.to_device
         and transfer.only_moves
+        and transfer.operand is not None
         and surely(t.device == "cpu" and not t.grad for t in transfer.tensors)
         and not transfer.unknown
         and surely(map(is_on_device, script.values(name)))
