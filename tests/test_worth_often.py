@@ -198,7 +198,8 @@ def test_what_the_host_makes_of_a_batch_is_not_pinned() -> None:
         ("images = images.cuda()\nlabels = labels.cuda()\ntorch.cuda.synchronize()", True),  # which goes
         ("images = images.cuda()\nlabels = labels.cuda()\nhigh = images.max().item()\nimages = images / high", False),
         ("images = images.cuda()\nlabels = labels.cuda()\npred = model(images).argmax(1)\nprint(pred.sum().item())", True),
-        ("images = images.cuda()\nlabels = labels.cuda()\nways = torch.from_numpy(np.arange(len(labels))).cuda()", False),
+        ("images = images.cuda()\nlabels = labels.cuda()\nways = torch.from_numpy(np.bincount(np.arange(len(labels)))).cuda()", False),
+        ("images = images.cuda()\nlabels = labels.cuda()\nways = torch.from_numpy(np.arange(len(labels))).cuda()", True),  # which is made there
         ("images = images.cuda()\nlabels = labels.cuda()\nways = torch.from_numpy(np.arange(4)).cuda()", True),  # which goes above the loop
     ],
 )  # fmt: skip
