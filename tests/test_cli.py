@@ -1214,3 +1214,18 @@ def test_the_torch_that_the_user_names(project: Path) -> None:
     )
     done = autofast("rewrite", "train.py", "--torch", "new")
     assert done.code == 2 and "'new' is no version; write one as 2.4" in done.err
+
+
+def test_the_torch_that_is_installed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("requirements.txt").write_text("torch==1.8\n")
+    chosen = ("rewrite", "train.py", "--select", "fused-optimizer", "--exhaustive")
+    for version, there in (("2.13.0+cu130", True), ("1.13.1", False), ("2.6.0a0+git", True)):
+        monkeypatch.setattr("importlib.metadata.version", lambda _, found=version: found)
+        done = autofast(*chosen, "--torch", "installed")
+        assert ("fused=True" in done.out.decode()) is there, done.err
+
+
+def test_no_torch_is_installed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autofast.cli.options._installed_torch", lambda: "")
+    done = autofast("rewrite", "train.py", "--torch", "installed")
+    assert done.code == 2 and "no torch is installed beside autofast" in done.err

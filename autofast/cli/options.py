@@ -6,6 +6,7 @@ What options and arguments may be, and how the shell completes them.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -45,13 +46,29 @@ class Number(click.FloatRange):
         return number
 
 
+INSTALLED = "installed"
+
+
 class Version(click.types.StringParamType):
-    """``2.4``"""
+    """``2.4``, or ``installed``: that of the torch beside autofast, which is not imported."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == INSTALLED and not (value := _installed_torch()):
+            self.fail("no torch is installed beside autofast; write its version as 2.4.", param, ctx)
         if not is_version(value):
-            self.fail(f"{value!r} is no version; write one as 2.4.", param, ctx)
+            self.fail(f"{value!r} is no version; write one as 2.4, or {INSTALLED}.", param, ctx)
         return value
+
+
+def _installed_torch() -> str:
+    """``2.13.0`` of ``2.13.0+cu130``; empty where there is none."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = re.match(r"\d+\.\d+(\.\d+)?", version("torch"))
+    except PackageNotFoundError:
+        return ""
+    return found[0] if found else ""
 
 
 class Named(click.types.StringParamType):
@@ -165,7 +182,8 @@ def input_options(command: F) -> F:
             "--torch",
             type=Version(),
             metavar="VERSION",
-            help="The torch that the script will run with.  [default: what the project says]",
+            help=f"The torch that the script will run with, or `{INSTALLED}`: the one beside autofast.  "
+            "[default: what the project says]",
         ),
         click.option(
             "--workers",
