@@ -153,6 +153,47 @@ def test_frozen_where_the_part_of_the_step_begins(where: str) -> None:
     assert before["losses"] == after["losses"] and before["weights"] == after["weights"]
 
 
+FAKE_MADE = "    fake = generator(noise)\n"
+SOMETIMES = {
+    "a mode": [(FAKE_MADE, f"    with torch.set_grad_enabled(step > 2):\n    {FAKE_MADE}")],
+    "detached": [(FAKE_MADE, f"{FAKE_MADE}    if step % 3 == 2:\n        fake = fake.detach()\n")],
+    "data": [(FAKE_MADE, "    fake = real if step < 3 else generator(noise)\n")],
+    "data by a branch": [(FAKE_MADE, f"{FAKE_MADE}    if step < 3:\n        fake = real\n")],
+    "a pool": [("losses = []", "losses, pool = [], []\ndef query(x):\n    pool.append(x.detach())\n    return pool[0] if len(pool) % 2 else x\n"), ("critic(fake)", "critic(query(fake))")],
+    "rounded": [("losses = []", "losses = []\ndef sample(z, hard):\n    made = generator(z)\n    return made.round().detach() if hard else made\n"), (FAKE_MADE, "    fake = sample(noise, step % 2)\n")],
+    "beside data": [("critic(fake)\n", "critic(torch.cat([real, fake.detach() if step < 2 else fake]))\n"), ("score, torch.ones(5, 1", "score, torch.ones(10, 1")],
+    "another loss": [("    loss = criterion(score, torch.ones(5, 1, device=device))\n", "    loss = criterion(score, torch.ones(5, 1, device=device))\n    if step == 1:\n        loss = criterion(critic(real), torch.ones(5, 1, device=device))\n")],
+}  # fmt: skip
+
+
+@needs_torch
+@pytest.mark.parametrize("why", SOMETIMES)
+def test_a_loss_that_needs_no_gradient_of_the_other_in_some_steps(why: str) -> None:
+    """Of parameters that are frozen alone, backward() is an error."""
+    text = changed(*SOMETIMES[why])
+    run(text)
+    assert not apply(RULE, text).fixes
+
+
+ALWAYS = {
+    "two ways": [(FAKE_MADE, f"    if step % 2:\n    {FAKE_MADE}    else:\n        fake = generator(noise * 2)\n")],
+    "a function": [("losses = []", "losses = []\ndef sample(z):\n    if len(z) > 3:\n        return generator(z)\n    return generator(-z)\n"), (FAKE_MADE, "    fake = sample(noise)\n")],
+    "beside data": [("critic(fake)\n", "critic(torch.cat([real, fake]))\n"), ("score, torch.ones(5, 1", "score, torch.ones(10, 1")],
+    "a sum": [("    loss.backward()\n", "    loss = loss * 0.5\n    loss += critic(real).mean()\n    (loss / 2).backward()\n")],
+    "an attribute": [("losses = []", "losses = []\nclass Kept:\n    pass\nbox = Kept()\n"), (FAKE_MADE, "    box.fake = generator(noise)\n    fake = box.fake\n")],
+}  # fmt: skip
+
+
+@needs_torch
+@pytest.mark.parametrize("way", ALWAYS)
+def test_a_loss_that_always_needs_one(way: str) -> None:
+    text = changed(*ALWAYS[way])
+    found = apply(RULE, text)
+    assert OFF in found.text
+    before, after = run(text), run(found.text)
+    assert before["losses"] == after["losses"] and before["weights"] == after["weights"]
+
+
 @needs_torch
 def test_nothing_is_computed_for_it() -> None:
     asks = (("    optimizer_g.step()\n", "    optimizer_g.step()\n    kept = [p.grad.clone() for p in critic.parameters()]\n"),)  # fmt: skip

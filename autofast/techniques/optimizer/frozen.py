@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autofast.facts.certain_gradients import CertainGradients
 from autofast.facts.freezing import may_freeze
 from autofast.facts.gradient_accesses import gradient_accesses, named_in_text
 from autofast.facts.gradient_events import clips, zero_grads
@@ -21,7 +22,7 @@ from autofast.flow.positions import happens_in, index_in_block, nodes_of, statem
 from autofast.flow.scopes import own_nodes, stored_in
 from autofast.flow.typestate import Events, Protocol, follow
 from autofast.flow.valueflow import first_reason
-from autofast.model.calls import call_of, is_path, keyword_of
+from autofast.model.calls import arguments_of, call_of, is_path, keyword_of, receiver_of
 from autofast.model.contents import with_contents, without_wrappers
 from autofast.model.events import CallFrame, Occurrence, Site
 from autofast.model.kinds import is_module
@@ -86,7 +87,7 @@ def dropped_backwards(script: Script) -> Iterator[tuple[Dropped, str]]:
         for backward in step.backwards:
             models = _models_of(backward)
             dropped = _dropped(script, step, backward) if len(models) > 1 else []
-            for model in dropped if len(dropped) < len(models) else ():  # the loss needs a gradient
+            for model in dropped if _others_learn(script, backward, dropped) else ():
                 found = _place(script, step, backward, model)
                 if found is not None:
                     others = [m for m in models.values() if m is not model]
@@ -111,8 +112,9 @@ def ended_backwards(script: Script) -> Iterator[tuple[ast.Call, str]]:
     for step, backward in backwards:
         through = {p for t in backward.tensors for p in t.passes}
         models = _models_of(backward)
-        dropped = {id(m) for m in _dropped(script, step, backward)}
-        for site in step.forwards if dropped and len(dropped) < len(models) else ():
+        unused = _dropped(script, step, backward)
+        dropped = {id(m) for m in unused}
+        for site in step.forwards if _others_learn(script, backward, unused) else ():
             mine = {id(m): m for o in site for m in without_wrappers(o.this)}
             others = [m for k, m in models.items() if k not in mine]
             if site.node in through and mine and mine.keys() <= dropped:
@@ -173,6 +175,17 @@ def _dropped(script: Script, step: Step, backward: Backward) -> list[Thing]:
     """The models whose gradients of this backward nothing uses."""
     models = _models_of(backward).values()
     return [m for m in models if _is_unused(script, step, backward, m)]
+
+
+def _others_learn(script: Script, backward: Backward, dropped: list[Thing]) -> bool:
+    """Whether the loss certainly needs a gradient of other models than those."""
+    others = _models_of(backward).keys() - {id(m) for m in dropped}
+    if not dropped or not others:
+        return False
+    certain = CertainGradients(script, others)
+    call = backward.node
+    given = [*arguments_of(call), receiver_of(call)] if isinstance(call, ast.Call) else []
+    return any(certain.needs(e) for e in given)
 
 
 def _is_unused(script: Script, step: Step, backward: Backward, model: Thing) -> bool:
