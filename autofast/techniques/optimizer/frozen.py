@@ -312,9 +312,7 @@ class _Passes:
 def _is_harmless(node: ast.expr, calls: list[ast.AST]) -> bool:
     """Whether it is one of the calls, or nothing is computed with it: ``critic.eval()``."""
     outer = parent_of(node)
-    return (isinstance(outer, ast.Call) and outer.func is node and outer in calls) or (
-        is_attribute(outer, *QUIET) and call_of(outer) is not None
-    )
+    return call_of(node) in calls or (is_attribute(outer, *QUIET) and call_of(outer) is not None)
 
 
 def _rebinds(statement: ast.stmt, path: str) -> bool:
