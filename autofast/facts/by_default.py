@@ -30,9 +30,7 @@ from autofast.model.kinds import ways_made
 from autofast.model.roles import Step
 from autofast.model.script import Script
 from autofast.model.several import all_of, of_kind, surely, wordset
-from autofast.model.source import (
-    ByNode,
-)
+from autofast.model.source import ByNode, nodes_in
 from autofast.model.syntax import IDENTITY, MEMBERSHIP, VARIABLES
 from autofast.model.values import (
     OBJECTS,
@@ -465,6 +463,8 @@ def _asked(script: Script, test: ast.expr) -> Asked | None:
         case ast.UnaryOp(op=ast.Not(), operand=ask):
             pass
         case ast.Compare(left=ask, ops=[op], comparators=[other]):
+            if any(any_of(script.values(e), Arg, Setting) for e in nodes_in(other, ast.expr)):
+                return None  # of one option beside another
             about = type(op).__name__, repr(value_by_default(script, other))
         case ask:
             pass

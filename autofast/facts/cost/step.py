@@ -255,17 +255,17 @@ class Cost(Often):
         return max(all_known({batch_size(x) for x in found}), default=0) or self.named
 
     def _is_in(self, node: ast.AST, step: Step) -> bool:
-        """Whether a place runs as the update does: not a test every 50 steps; not what acts in
+        """Whether a place runs as the backward does: not a test every 50 steps; not what acts in
         every iteration, where few of them train.
         """
         if not isinstance(step.loop, LOOPS):
             return True
         graph = graph_of(self.script, step.loop)
-        here, *updates = (
+        here, *trains = (
             frequency(graph, n, step.loop) is Frequency.RARE
-            for n in (node, *(u.node for u in step.updates))
+            for n in (node, *(t.node for t in step.backwards or step.updates))
         )
-        return here is bool(updates and all(updates))
+        return here is bool(trains and all(trains))
 
     def _computes(self) -> str:
         """Where a step multiplies outside of its networks, which count what they do."""
