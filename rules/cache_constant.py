@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from autofast.facts.cost import gains
 from autofast.facts.unread import UNREAD
+from autofast.flow.positions import nodes_of
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
+from autofast.techniques.precision.amp import Amp, amp
 from autofast.techniques.transfers.constants import Constant, constants
 from autofast.techniques.transfers.factories import loops_of_steps, run_once, runs_often
 from autofast.techniques.transfers.literal_tensors import made_by_default
@@ -28,6 +30,7 @@ COMPUTED = gains.usual(0.05, "computed again each time")
     groups=("transfer",),
     relieves={"transfer": 9, "host": 9},
     decides=Constant,
+    uses=("autocast", "grad-scaler"),
     asks=COMPUTED,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:
@@ -38,7 +41,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(site.node, COPIES, edits=(filled,), asks=COPIED)
     for site, edits in filled_branches(script, hot):
         yield Finding(site.node, FILLS, edits=edits, asks=FILLED, torch=WHERE)
-    every = constants(script, hot or run_once(script))
+    blocks = amp(script, options).blocks if options.decides(Amp) else []
+    halves = nodes_of(part for block in blocks for part in block.region.parts)
+    every = constants(script, hot or run_once(script), halves)
     found = [c for c in every if hot or c.copied]
     for constant in found:
         yield Finding(

@@ -317,3 +317,44 @@ def test_an_older_torch_takes_no_number_there() -> None:
     text = SCRIPT.replace("BODY", textwrap.indent(body, " " * 8).strip())
     found = apply("cache-constant", text, files={"requirements.txt": "torch==1.10.0\n"})
     assert not found.fixes and "1.13" in found.refusals
+
+
+HALVES = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv2d(3, 8, 3, padding=1)
+
+    def forward(self, x):
+        d = self.a(x) - torch.FloatTensor([0.5]).to(device)
+        return d.abs().mean()
+
+
+model = Net().to(device)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+losses = []
+for i in range(4):
+    x = torch.randn(4, 3, 16, 16, device=device)
+    loss = model(x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+def test_what_a_tensor_makes_fp32_again_under_autocast() -> None:
+    """16 bits less a number are 16 bits: the tensor is kept."""
+    assert "self.a(x) - 0.5" in apply("cache-constant", HALVES).text
+    found = apply("cache-constant autocast", HALVES)
+    assert "torch.autocast(" in found.text and "self.a(x) - self.one_half" in found.text
+    after = run(found.text)["losses"]
+    assert after == pytest.approx(run(HALVES)["losses"], rel=0.02)

@@ -27,6 +27,7 @@ from autofast.facts.of_numbers import OfObject, needed, written
 from autofast.facts.parts import parts_of
 from autofast.facts.unread import unread
 from autofast.flow.callgraph import CallGraph
+from autofast.flow.positions import happens_in
 from autofast.flow.program import Flow, holder_of
 from autofast.flow.scopes import binds, defaults, mentions, own_nodes, parameters
 from autofast.model.calls import (
@@ -44,6 +45,7 @@ from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import grouped, is_numeric, not_none, surely, wordset
 from autofast.model.source import (
+    Nodes,
     block_of,
     contains_kind,
     function_of,
@@ -111,21 +113,28 @@ class Constant:
     unread: str = ""  # the variable that gets what is computed of it, which nobody reads
 
 
-def constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
+def constants(
+    script: Script, hot: frozenset[ast.AST], halves: Nodes | None = None
+) -> Iterator[Constant]:
     """One for each expression in a method, and for each function whose result stays the same; what
-    nobody reads stays as it is."""
-    for constant in _constants(script, hot):
+    nobody reads stays as it is.
+
+    ``halves`` go under autocast: beside a tensor of 16 bits, one of 32 bits gives 32, and a number
+    16.
+    """
+    for constant in _constants(script, hot, halves or set()):
         name = unread(script, constant.node)
         yield replace(constant, edits=(), unread=name) if name else constant
 
 
-def _constants(script: Script, hot: frozenset[ast.AST]) -> Iterator[Constant]:
+def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterator[Constant]:
     often, kept = _run_often(script, hot), set[ast.AST]()
     names: dict[Slot, tuple[str, Edit | None]] = {}  # what is kept, and what keeps it
     without: list[Without] = []
     for transfer in script.transfers:
         often_there = runs_often(transfer.site, hot) and _goes_there(script, transfer)
-        if often_there and transfer.only_moves:
+        is_half = any(happens_in(o, transfer.node, halves) for o in transfer.site)
+        if often_there and transfer.only_moves and not is_half:
             if (number := as_number(script, transfer.node)) is not None:
                 kept.add(transfer.node)
                 copy = transfer.node
