@@ -31,7 +31,7 @@ from autofast.model.roles import Step
 from autofast.model.script import Script
 from autofast.model.several import all_of, of_kind, surely, wordset
 from autofast.model.source import ByNode, nodes_in
-from autofast.model.syntax import IDENTITY, MEMBERSHIP, VARIABLES
+from autofast.model.syntax import IDENTITY, MEMBERSHIP, VARIABLES, is_written
 from autofast.model.values import (
     OBJECTS,
     Arg,
@@ -490,13 +490,9 @@ def _is_required(option: Arg) -> bool:
         ) if not name.startswith("-"):
             several = told.get("nargs")
             rest = isinstance(several, ast.Attribute) and several.attr == "REMAINDER"
-            return "default" not in told and not (rest or _is_constant(several, "?", "*", "..."))
+            return "default" not in told and not (rest or is_written(several, "?", "*", "..."))
     asks = (told.get(name) for name in ("required", "prompt"))
-    return any(e is not None and not _is_constant(e, False, None) for e in asks)
-
-
-def _is_constant(expr: ast.expr | None, *wanted: object) -> bool:
-    return isinstance(expr, ast.Constant) and expr.value in wanted
+    return any(e is not None and not is_written(e, False, None) for e in asks)
 
 
 # ---------------------------------------------------------------------------- the script without it

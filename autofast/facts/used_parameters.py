@@ -87,8 +87,15 @@ def parameters_of(module: Thing) -> Iterator[tuple[Key, str]]:
                 )
             if any(t != Const(False) for t in part.arg("_freeze")):
                 raise Refusal(f"the weights of {short} ({at(part)}) may be frozen")
-            if short in HOLDERS:
+            if short in HOLDERS and _has_weights(part):
                 yield (id(part), ""), f"{short} of {at(part)}"
+
+
+def _has_weights(layer: Ext) -> bool:
+    """Whether it has parameters, where it is a norm: those of instances have to be told to."""
+    name = last_part(layer.name)
+    told = layer.args.get(3, "affine") | layer.arg("elementwise_affine") if "Norm" in name else None
+    return told is None or (told != {Const(False)} if told else "Instance" not in name)
 
 
 def _inside(container: Ext, key: Key) -> Key:

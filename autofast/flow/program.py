@@ -14,7 +14,7 @@ from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.graph import Function
 from autofast.flow.importers import Importers
 from autofast.flow.positions import common_frames
-from autofast.flow.scopes import is_parameter, own_nodes, owner, scope_of, variables_of
+from autofast.flow.scopes import STAR, is_parameter, own_nodes, owner, scope_of, variables_of
 from autofast.model.contents import each_once
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.script import Script
@@ -116,7 +116,8 @@ class Flow:
         stores = variables.stores(variable)
         if is_parameter(variable.scope, variable.name):
             return not any_of(stores, ast.Name)
-        last = self.definition(load) if len(stores) > 1 else Definition(load.id, stores[0])
+        own = [s for s in stores if getattr(s, "name", "") != STAR] or stores
+        last = Definition(load.id, own[0]) if len(own) == 1 else self.definition(load)
         if last is None or last.statement is None:
             return False
         made = last.statement

@@ -23,7 +23,7 @@ from autofast.flow.scopes import own_nodes, stored_in
 from autofast.flow.typestate import Events, Protocol, follow
 from autofast.flow.valueflow import first_reason
 from autofast.model.calls import arguments_of, call_of, is_path, keyword_of, receiver_of
-from autofast.model.contents import with_contents, without_wrappers
+from autofast.model.contents import without_wrappers
 from autofast.model.events import CallFrame, Occurrence, Site
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP
@@ -81,17 +81,11 @@ def dropped_backwards(script: Script) -> Iterator[tuple[Dropped, str]]:
     """
     if may_freeze(script):
         return
-    for step in script.steps:
-        if len(step.backwards) < 2 or len(script.optimizers) < 2:
-            continue
-        for backward in step.backwards:
-            models = _models_of(backward)
-            dropped = _dropped(script, step, backward) if len(models) > 1 else []
-            for model in dropped if _others_learn(script, backward, dropped) else ():
-                found = _place(script, step, backward, model)
-                if found is not None:
-                    others = [m for m in models.values() if m is not model]
-                    yield found, against(script, model, others)
+    for step, backward, dropped in script.analysis(_Dropping).found:
+        models = _models_of(backward).values()
+        for model in dropped if len(step.backwards) > 1 else ():
+            if (found := _place(script, step, backward, model)) is not None:
+                yield found, against(script, model, [m for m in models if m is not model])
 
 
 # What asks a tensor for its graph, or makes one that has a gradient of its own.
@@ -104,17 +98,14 @@ def ended_backwards(script: Script) -> Iterator[tuple[ast.Call, str]]:
     through the other one computes the gradients of the first, too, which are dropped. Each with why
     its result is not detached; empty where it is.
     """
-    backwards = [(step, b) for step in script.steps for b in step.backwards]
-    if len(backwards) < 2 or len(script.optimizers) < 2 or _says_what_trains(script):
+    if _says_what_trains(script):
         return
     if Training(script).blind or script.calls(*CHECKPOINTS):
         return  # it may train by other code; what is checkpointed needs inputs with a gradient
-    for step, backward in backwards:
+    for step, backward, unused in script.analysis(_Dropping).found:
         through = {p for t in backward.tensors for p in t.passes}
-        models = _models_of(backward)
-        unused = _dropped(script, step, backward)
-        dropped = {id(m) for m in unused}
-        for site in step.forwards if _others_learn(script, backward, unused) else ():
+        models, dropped = _models_of(backward), {id(m) for m in unused}
+        for site in step.forwards:
             mine = {id(m): m for o in site for m in without_wrappers(o.this)}
             others = [m for k, m in models.items() if k not in mine]
             if site.node in through and mine and mine.keys() <= dropped:
@@ -171,10 +162,20 @@ def _owners(script: Script, model: Thing) -> list[Optimizer]:
     return [o for o in script.optimizers if any(id(m) in parts for p in o.params for m in without_wrappers(p))]  # fmt: skip
 
 
-def _dropped(script: Script, step: Step, backward: Backward) -> list[Thing]:
-    """The models whose gradients of this backward nothing uses."""
-    models = _models_of(backward).values()
-    return [m for m in models if _is_unused(script, step, backward, m)]
+class _Dropping:
+    """``script.analysis(_Dropping)``: the backwards of several models with those whose gradients
+    nothing uses, where others certainly learn by it.
+    """
+
+    def __init__(self, script: Script):
+        self.found: list[tuple[Step, Backward, list[Thing]]] = []
+        backwards = [(step, b) for step in script.steps for b in step.backwards]
+        for step, backward in backwards if len(backwards) > 1 < len(script.optimizers) else ():
+            models = _models_of(backward).values()
+            several = models if len(models) > 1 else ()
+            dropped = [m for m in several if _is_unused(script, step, backward, m)]
+            if _others_learn(script, backward, dropped):
+                self.found.append((step, backward, dropped))
 
 
 def _others_learn(script: Script, backward: Backward, dropped: list[Thing]) -> bool:
@@ -280,10 +281,7 @@ def _computes_otherwise(
             if not any(f.node in calls for f in o.stack):
                 return True
     graph = script.analysis(CallGraph)
-    entered = with_contents(
-        (f for n in inside for f in graph.entered(n)),
-        lambda f: (g for n in own_nodes(f) for g in graph.entered(n)),
-    )
+    entered = {g for n in inside for f in graph.entered(n) for g in graph.runs(f)}
     networks = {c for m in script.models for c in m.classes}  # their passes are those above
     code = [f for f in entered if parent_of(f) not in networks]
     return any(

@@ -15,7 +15,6 @@ from autofast.model.source import (
     ancestors,
     contains_kind,
     function_of,
-    is_at_top,
     source_of,
     statement_of,
 )
@@ -83,14 +82,10 @@ def _above_all(
     place = min(here, key=lambda s: s.lineno, default=None)
     if place is None or place not in entry.tree.body or len({function_of(c.loop) for c in copies}) < 2:
         return None
-    variables, graph = scopes.variables_of(place), script.analysis(Flow).graph(place)
+    flow = script.analysis(Flow)
     for copy in copies:
         device = _device(copy)
-        if source_of(copy.loop) is not entry or not isinstance(device, ast.Name):
-            return None
-        known = variables.of(device)
-        made = variables.stores(known) if known is not None and known.scope is entry.tree else []
-        if not made or not all(is_at_top(m) and graph.dominates(statement_of(m), place) for m in made):
+        if not isinstance(device, ast.Name) or not flow.means_the_same(device, place):
             return None
     return place
 
