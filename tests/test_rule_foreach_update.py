@@ -409,6 +409,41 @@ def test_a_model_that_has_none(layers: str) -> None:
     assert apply(RULE, text.replace("LAYERS", "nn.Linear(4, 4)")).fixes
 
 
+@pytest.mark.parametrize("by", ["self", "a method"])
+def test_a_model_that_is_being_made_has_none_yet(by: str) -> None:
+    loop = "for p in self.parameters():\n                    p.data.mul_(0.5)"
+    text = f"""
+        import torch
+        import torch.nn as nn
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                {loop if by == "self" else "self.halve()"}
+                self.a = nn.Linear(4, 4)
+
+            def halve(self):
+                {loop}
+
+            def forward(self, x):
+                return self.a(x)
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        net = Net().to(device)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            loss = net(torch.randn(2, 4, device=device)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            net.halve()
+        """
+    found = apply(RULE, text)
+    wanted = by == "self"  # the method is only called when all is there
+    assert len(found.fixes) == wanted and "must not be empty" in found.refusals
+    run(found.text)
+
+
 OTHER = [
     "for p, t in zip(net.parameters(), target.parameters()):\n    t.data.mul_(p.data.mean()).add_(p.data)",
     "for p, t in zip(net.parameters(), target.parameters()):\n    t.data.copy_(tau * p.data + tau * t.data)",

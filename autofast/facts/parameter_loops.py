@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from autofast.facts.parts import handed_parameter, moved_models, parts_of, trained_models
 from autofast.facts.used_parameters import WITHOUT, parameters_of
+from autofast.flow.callgraph import CallGraph
 from autofast.flow.holders import Holders
 from autofast.flow.memory import Memory
 from autofast.flow.program import Flow, definitions_of
@@ -27,10 +28,11 @@ from autofast.model.events import LoopFrame, Occurrence
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import of_kind, surely
 from autofast.model.source import (
     Nodes,
     at,
+    function_of,
     nodes_in,
     parent_of,
     source_of,
@@ -44,6 +46,7 @@ from autofast.model.values import (
     Const,
     Dict,
     Ext,
+    Func,
     Given,
     Inst,
     Seq,
@@ -284,6 +287,8 @@ def has_parameters(script: Script, call: ast.Call) -> bool:
     what one has, does not only hold layers without any.
     """
     looped = list(looped_modules(script, call))
+    if any(_is_being_made(script, t, call) for t in looped):
+        return False
     for optimizer in script.optimizers:
         given = [x for t in optimizer.params for x in without_wrappers(t)]
         if given and all(x in looped for x in given):
@@ -292,6 +297,13 @@ def has_parameters(script: Script, call: ast.Call) -> bool:
     owners += [t for o in script.optimizers for t in o.params]
     mine = parts_of(*(x for t in owners for x in without_wrappers(t)))
     return surely(id(t) in mine and not _has_none(t) for t in looped)
+
+
+def _is_being_made(script: Script, module: Thing, place: ast.AST) -> bool:
+    """Whether a place may run before its constructor has given a module all that it has."""
+    made = module.cls.find("__init__") if isinstance(module, Inst) else None
+    runs = script.analysis(CallGraph).runs
+    return any(function_of(place) in runs(f.node) for f in of_kind(made or (), Func))
 
 
 def _has_none(module: Thing) -> bool:
