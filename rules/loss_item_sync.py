@@ -82,11 +82,13 @@ def _reads(script: Script, options: Options) -> Iterator[Finding]:
     elif script.unread:
         yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
     elif options.effect is Effect.RECIPE:
-        few = supposed_in_few(script)
-        found = list(_in_few(few, every))
-        waits = [f.node for f in found if not f.edits]
-        less = few.where_nothing_waits(waits)
-        yield from found if less is few else _in_few(less, every)
+        few: Supposed | None = None
+        less = supposed_in_few(script)
+        while less is not few:
+            few, found = less, list(_in_few(less, every))
+            waits = {getattr(f.node, "test", f.node) for f in found if not f.edits}
+            less = few.where_nothing_waits(waits)
+        yield from found
     else:
         yield from _found(script, every)
 

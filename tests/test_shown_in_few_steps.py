@@ -4,6 +4,8 @@ as before; and what must be shown, or kept, in every step.
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -116,11 +118,46 @@ def test_counters(head: str, counted: str, shown: int, test: str) -> None:
     fewer(text.replace("for i, (x, y) in enumerate(loader)", head), test, shown=shown)
 
 
-def test_a_while_loop_that_counts() -> None:
-    step = "print('loss', loss.item())\nn += 1"
+def taking_batches(head: str, step: str) -> str:
+    """A training whose loop takes its batches itself."""
     text = MANY + training(step, "n = 0\nbatches = iter(loader)", "print('epoch', n)")
-    text = text.replace("for i, (x, y) in enumerate(loader):", "while n < 230:")
-    text = text.replace("        x, y = x.to", "        x, y = next(batches)\n        x, y = x.to")
+    text = text.replace("for i, (x, y) in enumerate(loader):", head)
+    return text.replace("        x, y = x.to", "        x, y = next(batches)\n        x, y = x.to")
+
+
+@pytest.mark.parametrize(
+    ("over", "test"),
+    [
+        ("230", "if n % 100 == 0 or n == 229:"),
+        ("steps", "if n % 100 == 0 or n == steps - 1:"),
+        ("len(loader)", "if n % 100 == 0 or n == len(loader) - 1:"),
+        ("0, steps", "if n % 100 == 0:"),
+    ],
+)
+def test_the_last_turn_of_a_range(over: str, test: str) -> None:
+    text = taking_batches(f"for n in range({over}):", "print('loss', loss.item())")
+    fewer(f"steps = 230\n{text}", test, shown=3 if "0," in over else 4)
+
+
+@pytest.mark.parametrize(
+    ("head", "written"),
+    [
+        ("for _, (x, y) in enumerate(loader):", "for step, (x, y) in enumerate(loader):"),
+        ("for _, (x, _) in enumerate(loader):", "for step, (_, (x, _)) in enumerate(enumerate"),
+        ("for i, (x, i) in enumerate(loader):", "for step, (i, (x, i)) in enumerate(enumerate"),
+    ],
+)
+def test_a_counter_that_nobody_asks_for(head: str, written: str) -> None:
+    """Another value of the turn may stand under its name."""
+    label = head.split("(x, ")[1][0]
+    text = MANY + training("print('loss', loss.item())")
+    text = text.replace("for i, (x, y) in enumerate(loader):", head)
+    text = text.replace("y = x.to(device), y.to", f"y = x.to(device), {label}.to")
+    fewer(text, written, "if step % 100 == 0 or step == len(loader) - 1:", shown=4)
+
+
+def test_a_while_loop_that_counts() -> None:
+    text = taking_batches("while n < 230:", "print('loss', loss.item())\nn += 1")
     fewer(text, "if n % 100 == 0:", shown=3)
     stays(text.replace("n += 1", "n = n + 1"))
 
@@ -298,10 +335,104 @@ def test_how_long_it_has_taken_may_be_shown() -> None:
     fewer(MANY + training(step, "import time\nstart = time.time()"), TEST, shown=4)
 
 
+@pytest.mark.parametrize(
+    ("begin", "step", "early"),
+    [
+        (
+            "took, end = Meter(), time.time()",
+            "took.update(time.time() - end)\nend = time.time()\nprint('loss', loss.item())",
+            "",
+        ),
+        ("", "print('loss %f %d' % (loss, time.time() - begin > 99))", "begin = time.time()"),
+        ("", "print('loss {} {}'.format(loss, time.time() < 9))", ""),
+    ],
+)
+def test_how_long_whole_turns_take_is_the_same_on_average(
+    begin: str, step: str, early: str
+) -> None:
+    text = training(step, begin, before_backward=early)
+    fewer(f"import time\n{MANY}{METER}{text}", TEST, shown=4)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "took.update(time.time() - begin)\nprint('loss', loss.item())",
+        "used = time.time() - begin\nprint('loss', loss.item(), used)",
+        "print('loss %f %f' % (loss.item(), time.time() - begin))",
+        "print(f'{loss} {time.time() - begin}')",
+    ],
+)
+def test_the_time_of_a_part_of_a_turn(step: str) -> None:
+    text = MANY + METER + training(step, "took = Meter()", before_backward="begin = time.time()")
+    stays(f"import time\n{text}")
+    told = few(f"import time\n{text}")
+    assert "recipe" not in told.refusals + told.advice
+    if "f'" not in step:
+        assert "stays there: the loop takes the time of a part of its steps" in told.refusals
+
+
+BARS = """
+class Bar:
+    def __init__(self, text):
+        self.suffix = text
+
+    def next(self):
+        print(self.suffix)
+"""
+
+
+def test_what_a_bar_is_told_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    package, module = types.ModuleType("progress"), types.ModuleType("progress.bar")
+    exec(BARS, module.__dict__)
+    monkeypatch.setitem(sys.modules, "progress", package)
+    monkeypatch.setitem(sys.modules, "progress.bar", module)
+    step = "losses.update(loss.item(), x.size(0))\nbar.suffix = f'({i}) {losses.avg!r}'\nbar.next()"
+    end = "print('epoch', losses)"
+    text = MANY + METER + training(step, "losses, bar = Meter(), Bar('Training')", end)
+    text = f"from progress.bar import Bar\n{text}"
+    done = few(text)
+    assert TEST in done.lines and "losses.update(value.item(), count)" in done.lines
+    assert "\n        bar.next()" in done.text
+    before, after = output(text).splitlines(), output(done.text).splitlines()
+    assert len(after) == len(before)
+    for old, new in zip(before, after, strict=True):
+        shown = not old.startswith("(") or int(old[1:].split(")")[0]) in (0, 100, 200, 239)
+        assert new == old if shown else new in before
+
+
+def test_a_block_whose_prints_go_elsewhere() -> None:
+    block = "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n    {}\n"
+    step = training("print('loss', loss.item())")
+    fewer(MANY + block.format("print('hidden')") + step, TEST, shown=4)
+    inside = f"def train():\n{indented(step, 4)}"
+    stays(MANY + inside + block.format("train()"), "print('loss', loss.item())")
+    stays(MANY + block.format("pass").replace("    pass\n", indented(step, 4)))
+    kept = "import contextlib, io\nto = contextlib.redirect_stdout(io.StringIO())\nto.__enter__()\n"
+    stays(MANY + kept + step)
+
+
+@pytest.mark.parametrize(("more", "goes"), [("", True), (", file=open('log.txt', 'w')", False)])
+def test_a_bar_made_with_options(more: str, goes: bool) -> None:
+    begin = f"options = dict(desc='epoch', leave=False{more})\nbar = tqdm(total=9, **options)"
+    text = BAR + MANY + training("bar.set_postfix(loss=loss.item())", begin, "print('epoch')")
+    fewer(text, TEST) if goes else stays(text)
+
+
+def test_a_wait_in_the_middle_of_the_step() -> None:
+    """Between it and what is shown, the device has the backward pass to do."""
+    text = MANY + training(
+        "print('loss', loss.item())", before_backward="if out.max().item() > 99: break"
+    )
+    fewer(text, TEST, shown=4)
+
+
 def test_loops_that_wait_all_the_same_show_what_they_did() -> None:
     step = "print('loss', loss.item())\nseen.append(out.argmax(1).cpu().numpy().sum() > 0)"
     text = MANY + training(f"{step}\nif out[0, 0].item() > 99: break", "seen = []")
     stays(text, "print('loss', loss.item())")
+    assert "waits for the device all the same" in few(text).refusals
+    stays(text.replace(step.splitlines()[1], "pass"), "print('loss', loss.item())")
 
 
 def test_evaluation() -> None:

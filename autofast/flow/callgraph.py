@@ -391,9 +391,9 @@ class CallGraph:
         """All of a loop, and of the functions that it runs."""
         return {n for part in (loop, *self.run_in(loop)) for n in walk(part)}
 
-    def run_in(self, loop: Loop | Function, often: bool = False) -> list[Function]:
-        """The functions that iterations of a loop, or a call of a function, may run, through any
-        number of calls that are known.
+    def run_in(self, loop: Loop | Function | ast.With, often: bool = False) -> list[Function]:
+        """The functions that iterations of a loop, a block or a call of a function may run, through
+        any number of calls that are known.
 
         With ``often`` those that may be run by more than few of them: not only in the bodies of
         rare ``if`` statements.

@@ -5,17 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_name, is_same_code, keyword_of
 from autofast.model.script import Script
 from autofast.model.syntax import VARIABLES, is_operation, is_unary
 
 
 class Counter:
-    """Reads conditions about the number of the batch."""
+    """Reads conditions about the number of the batch, which ``name`` holds; ``target`` is where it
+    gets it.
+    """
 
     def __init__(self, script: Script, loop: ast.For):
         self.script = script
         self.name, self.start = "", 0
+        self.target: ast.Name | None = None
         call, target = loop.iter, loop.target
         while isinstance(call, ast.Call) and isinstance(call.func, VARIABLES) and call.args:
             if getattr(call.func, "id", "") == "enumerate":
@@ -26,7 +30,9 @@ class Counter:
                     and isinstance(target.elts[0], ast.Name)
                     and isinstance(start, int)
                 ):
-                    self.name, self.start = target.elts[0].id, start
+                    self.target, self.start = target.elts[0], start
+                    others = {n for e in target.elts[1:] for n in stored_in(e)}
+                    self.name = "" if self.target.id in others else self.target.id
                 return
             call = call.args[0]
 

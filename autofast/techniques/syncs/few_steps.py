@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import ast
 from collections import ChainMap
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Around, Edits
 from autofast.edit.ignores import is_spared
 from autofast.edit.merge import anchors
 from autofast.edit.order import Rank
-from autofast.facts.cost.gains.standing import in_every_turn
+from autofast.facts.cost.gains.standing import waiting_beside
 from autofast.facts.shows import Shows
+from autofast.facts.timed import takes_time_of_parts
 from autofast.facts.updates.cadence import inside_bar
 from autofast.flow.frequency import Frequency, arms_around, frequency
 from autofast.flow.loops import Loop, loop_of
@@ -30,11 +30,9 @@ from autofast.flow.positions import index_in_block, statements_beside
 from autofast.flow.program import graph_of
 from autofast.flow.scopes import declared, mentions, stored_in
 from autofast.model.calls import is_call_of, is_path, names_in
-from autofast.model.events import inside
-from autofast.model.names import CLOCKS
 from autofast.model.script import Script
-from autofast.model.several import not_none, surely
-from autofast.model.source import ByNode, function_of, is_same_function, nodes_in, within
+from autofast.model.several import of_kind, surely
+from autofast.model.source import ByNode, at, function_of, is_same_function, nodes_in, within
 from autofast.model.syntax import is_stored
 from autofast.rule import Effect, Finding, Refusal
 from autofast.techniques.syncs.code_motion import NAME, movable
@@ -43,6 +41,7 @@ from autofast.techniques.syncs.steps import InFew, is_step
 from autofast.write.step_counter import step_counter
 
 EVERY = 100  # steps
+OFTEN = (Frequency.EVERY, Frequency.SOME)
 
 
 @dataclass(frozen=True)
@@ -55,14 +54,21 @@ class Supposed:
     gates: ByNode[ast.If]
     edits: ByNode[Edits]
 
-    def where_nothing_waits(self, waits: list[ast.AST]) -> Supposed:
-        """The same without the conditions of loops in which one of ``waits`` waits in every turn:
-        they would spare nothing.
+    def where_nothing_waits(self, waits: Container[ast.AST]) -> Supposed:
+        """The same without the conditions beside which one of ``waits`` waits in every turn, with
+        nothing begun in between: they would spare nothing.
         """
-        loops = not_none(map(loop_of, self.gates))
-        idle = [x for x in loops if in_every_turn(self.script, x, waits) is not None]
-        left = {s: g for s, g in self.gates.items() if loop_of(s) not in idle}
-        return _supposed(self.script, left, self.edits) if idle else self
+        few = self.script.analysis(InFew)
+        idle: ByNode[str] = {}
+        for gate in {g: g for g in self.gates.values()}:
+            found = (waiting_beside(self.script, gate.body[0], waits, b) for b in (False, True))
+            if (wait := next(filter(None, found), None)) is not None:
+                idle[gate] = f"{at(wait)} waits for the device all the same"
+        if not idle:
+            return self
+        left = {s: g for s, g in self.gates.items() if g not in idle}
+        why = few.why | {s: idle[g] for s, g in self.gates.items() if g in idle}
+        return _supposed(self.script, left, self.edits, why)
 
     def with_gates(self, finding: Finding) -> Finding:
         """A finding with the conditions that it counts on; one about what is shown itself, which
@@ -82,31 +88,45 @@ def supposed_in_few(script: Script) -> Supposed:
     """The script with all conditions that could be written."""
     gates: ByNode[ast.If] = {}
     edits: ByNode[Edits] = {}
-    for loop, run in _runs(script):
-        with suppress(Refusal):
+    why: ByNode[str] = {}
+    for loop, run in _runs(script, why):
+        try:
             test, made = _test(script, loop, run)
-            around = Around(run[0], run[-1], f"if {test}:", rank=Rank.GUARD)
-            gate = ast.If(ast.Constant(True), run, [])
-            edits[gate] = (*made, around)
-            gates.update((statement, gate) for statement in run)
-    return _supposed(script, gates, edits)
+        except Refusal as reason:
+            why |= dict.fromkeys(run, str(reason))
+            continue
+        around = Around(run[0], run[-1], f"if {test}:", rank=Rank.GUARD)
+        gate = ast.If(ast.Constant(True), run, [])
+        edits[gate] = (*made, around)
+        gates.update((statement, gate) for statement in run)
+    return _supposed(script, gates, edits, why)
 
 
-def _supposed(script: Script, gates: ByNode[ast.If], edits: ByNode[Edits]) -> Supposed:
+def _supposed(
+    script: Script, gates: ByNode[ast.If], edits: ByNode[Edits], why: ByNode[str]
+) -> Supposed:
     few = InFew(script)
-    few.gates = gates
+    few.is_asked, few.gates, few.why = True, gates, why
     view = replace(script, _analyses=ChainMap({InFew: few}, script._analyses))
     view._analyses[movable] = movable(view)
     view._analyses[ListNames] = ListNames(view)
     return Supposed(view, gates, edits)
 
 
-def _runs(script: Script) -> Iterator[tuple[Loop, list[ast.stmt]]]:
-    """The statements below each other that loops over batches show something by."""
+def _runs(script: Script, why: ByNode[str]) -> Iterator[tuple[Loop, list[ast.stmt]]]:
+    """The statements below each other that loops over batches show something by; of others that
+    may, ``why`` they stay.
+    """
     runs: list[tuple[Loop, list[ast.stmt]]] = []
-    for statement in script.each(ast.Expr):
+    shows = script.analysis(Shows)
+    for statement in of_kind(script.nodes, (ast.Expr, ast.Assign)):
         loop = loop_of(statement)
-        if loop is None or not is_step(script, loop) or not _may_be_rare(script, statement, loop):
+        if loop is None or not is_step(script, loop) or not shows.is_told(statement):
+            continue
+        if frequency(graph_of(script, statement), statement, loop) not in OFTEN:
+            continue
+        if reason := _why_not(script, statement, loop):
+            why[statement] = reason
             continue
         here, last = statements_beside(statement), runs[-1][1][-1] if runs else None
         if last is not None and index_in_block(here, last) == index_in_block(here, statement) - 1:
@@ -117,28 +137,15 @@ def _runs(script: Script) -> Iterator[tuple[Loop, list[ast.stmt]]]:
     yield from runs
 
 
-def _may_be_rare(script: Script, statement: ast.Expr, loop: Loop) -> bool:
-    graph = graph_of(script, statement)
-    return (
-        frequency(graph, statement, loop) in (Frequency.EVERY, Frequency.SOME)
-        and script.analysis(Shows).only_shows(statement)
-        and not is_spared(statement, NAME)
-        and not _is_timed(script, statement, loop)
-    )
-
-
-def _is_timed(script: Script, statement: ast.stmt, loop: Loop) -> bool:
-    """Whether the loop takes the time of its steps, which would be that of launching only: not by
-    what is shown, as how long it has taken so far.
-    """
-    shows = script.analysis(Shows)
-    return any(
-        inside(o.stack, loop)
-        and not within(site.node, statement)
-        and not shows.is_shower(function_of(site.node))
-        for site in script.calls(*CLOCKS, "torch.cuda.Event")
-        for o in site
-    )
+def _why_not(script: Script, statement: ast.stmt, loop: Loop) -> str:
+    """Why a statement stays in every step."""
+    if not script.analysis(Shows).only_shows(statement):
+        return "what it does besides, or where it is kept, is needed"
+    if is_spared(statement, NAME):
+        return "a comment says so"
+    # that of what is launched only, where nothing waits
+    timed = takes_time_of_parts(script, loop)
+    return "the loop takes the time of a part of its steps" if timed else ""
 
 
 # --------------------------------------------------------------------------------- the condition
@@ -147,8 +154,8 @@ def _test(script: Script, loop: Loop, run: list[ast.stmt]) -> tuple[str, Edits]:
     at hand; with the edits that make its counter. Raises :class:`Refusal`.
     """
     changed = {name for statement in loop.body for name in stored_in(statement)}
-    counted = next(_counters(script, loop, changed), "")
-    name, last = counted, ""
+    counted, end = next(_counters(script, loop, changed), ("", ""))
+    name = counted
     made: Edits = ()
     match loop:
         case ast.For():
@@ -156,31 +163,45 @@ def _test(script: Script, loop: Loop, run: list[ast.stmt]) -> tuple[str, Edits]:
             if not (more and counted):
                 name, made = other, more
                 length = _length(script, loop, changed)
-                last = f" or {name} == len({length}){' - 1' * (start == 0)}" if length else ""
+                end = f"len({length}){' - 1' * (start == 0)}" if length else ""
         case _ if not counted:
             raise Refusal("the loop does not count its steps")
     for statement in run:
         jumps = graph_of(script, statement).leaving_before(statement, loop)
         if any(name in names_in(test) for jump in jumps for test in _asked(jump, loop)):
-            raise Refusal("in some steps of a pattern only")
+            raise Refusal("it is shown in some steps of a pattern only")
         if any(_of_step(test, loop) for test in _asked(statement, loop)):
-            raise Refusal("in the steps only that are told")
-    return f"{name} % {EVERY} == 0{last}", made
+            raise Refusal("it is shown in the steps only that are told")
+    return f"{name} % {EVERY} == 0" + f" or {name} == {end}" * bool(end), made
 
 
-def _counters(script: Script, loop: Loop, changed: set[str]) -> Iterator[str]:
-    """The variables that a loop counts its steps by: that of a range, or one that it adds 1 to."""
+def _counters(script: Script, loop: Loop, changed: set[str]) -> Iterator[tuple[str, str]]:
+    """The variables that a loop counts its steps by, each with what it is in the last one where
+    that is known: that of a range, or one that it adds 1 to.
+    """
     match loop:
         case ast.For(target=ast.Name(id=number), iter=whole) if number not in changed:
-            if is_call_of(inside_bar(script.values(whole)) or whole, "range"):
-                yield number
+            over = inside_bar(script.values(whole)) or whole
+            if is_call_of(over, "range"):
+                yield number, _last(over, changed)
     for statement in loop.body:
         match statement:
             case ast.AugAssign(ast.Name(name) as target, ast.Add(), ast.Constant(1)):
                 scope = function_of(loop)
                 stored = [n for n in mentions(scope, name) if is_stored(n) and within(n, loop)]
                 if stored == [target] and name not in declared(scope):
-                    yield name
+                    yield name, ""
+
+
+def _last(over: ast.Call, changed: set[str]) -> str:
+    """``n - 1`` of ``range(n)``."""
+    match over.args:
+        case [ast.Constant(value=int(end))]:
+            return str(end - 1)
+        case [end] if not names_in(end) & changed:
+            sized = end.args[0] if is_call_of(end, "len") and end.args else end
+            return f"{ast.unparse(end)} - 1" if is_path(sized) else ""
+    return ""
 
 
 def _asked(node: ast.AST, loop: Loop) -> Iterator[ast.expr]:

@@ -44,11 +44,9 @@ from autofast.rule import Finding
 from autofast.techniques.syncs.branches import without_branch
 from autofast.techniques.syncs.code_motion import moved_with, moves
 from autofast.techniques.syncs.scalar_tensors import is_scalar
-from autofast.techniques.syncs.steps import runs_in_steps
+from autofast.techniques.syncs.steps import FEW, runs_in_steps
 from autofast.write.spelling import torch_in
 
-FEW = "`if step % 100 == 0:`"
-WHERE_SHOWN = f"what is only shown could be shown in few steps, below {FEW}, as `--effect recipe` writes it for prints and progress bars"
 SHOWS = wordset(
     "format builtins.print .set_postfix .set_description .set_postfix_str .add_scalar .add_scalars wandb.log"
 )

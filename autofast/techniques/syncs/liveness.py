@@ -47,9 +47,8 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
-from autofast.techniques.syncs.implicit_syncs import WHERE_SHOWN
 from autofast.techniques.syncs.sinks import PURE, Sink, not_a_keeper, only_counts
-from autofast.techniques.syncs.steps import catching_statements, rare_branch
+from autofast.techniques.syncs.steps import catching_statements, rare_branch, where_shown
 from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
 
@@ -107,9 +106,8 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[Sink] = 
         if gate is None and (move := move_around(script, node)) is not None:
             needs.moves[move.statements[0]], gate = move, move.gate
         if gate is None or within(sink.statement, gate):
-            raise Refusal(
-                f"`{first_line(sink.holder)}` is used in every step ({at(node)}); {WHERE_SHOWN}"
-            )
+            used = f"`{first_line(sink.holder)}` is used in every step ({at(node)})"
+            raise Refusal(f"{used}{where_shown(script, node)}")
         needs.gates.setdefault(gate, []).append(node)
     needs.after = _is_used_after(script, sink, loop, outside)
     _check_end(script, sink, loop, needs, outside)

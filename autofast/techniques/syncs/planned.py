@@ -40,12 +40,12 @@ from autofast.techniques.syncs.delayed import (
     keep_tensor,
     read_at_use,
 )
-from autofast.techniques.syncs.implicit_syncs import COPIED, WHERE_SHOWN, moved_waits
+from autofast.techniques.syncs.implicit_syncs import COPIED, moved_waits
 from autofast.techniques.syncs.liveness import Needs, needs_of
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
-from autofast.techniques.syncs.steps import is_step, runs_in_steps, works_between
+from autofast.techniques.syncs.steps import is_step, runs_in_steps, where_shown, works_between
 from autofast.techniques.syncs.stores import changed_stores
 from autofast.techniques.syncs.summable import is_summed
 
@@ -392,7 +392,7 @@ def used_late(
             ]
         except Refusal:
             alone += delayed_here
-            yield from refused(fixed, statement)
+            yield from refused(script, fixed, statement)
             continue
         members: list[Said] = [(r.statement, said([r])) for _, r in delayed_here]
         members.append(
@@ -408,7 +408,7 @@ def used_late(
                 [(variable.statement, said([read]))], [keep_tensor(script, read), *edits], [read]
             )
         elif variable.each:
-            why = f"`{variable.name}` is used in every step ({at(variable.each[0])}); {WHERE_SHOWN}"
+            why = used_in_each(script, variable)
             yield Finding(variable.statement, said([read]), refusal=why), {read.node}
 
 
@@ -424,19 +424,24 @@ def used_after_arms(script: Script, arms: list[tuple[Variable, list[Read]]]) -> 
                 gains.read_late if variable.each else None,
             )
         elif variable.each:
-            why = f"`{variable.name}` is used in every step ({at(variable.each[0])}); {WHERE_SHOWN}"
+            why = used_in_each(script, variable)
             for read in mine:
                 yield Finding(read.statement, said([read]), refusal=why), {read.node}
 
 
-def refused(fixed: list[Fixed], statement: ast.stmt) -> Iterator[Found]:
+def used_in_each(script: Script, variable: Variable) -> str:
+    use = variable.each[0]
+    return f"`{variable.name}` is used in every step ({at(use)}){where_shown(script, use)}"
+
+
+def refused(script: Script, fixed: list[Fixed], statement: ast.stmt) -> Iterator[Found]:
     for place, mine, reason in fixed:
         if place is statement and reason != "-":
-            why = reason or needed(place)
+            why = reason or needed(script, place)
             yield Finding(place, said(mine), refusal=why), {r.node for r in mine}
 
 
-def needed(statement: ast.stmt) -> str:
+def needed(script: Script, statement: ast.stmt) -> str:
     """Why a number must be read where it stands, and what a person could do about that."""
     function = function_of(statement)
     if isinstance(statement, ast.Return) and isinstance(function, ast.FunctionDef):
@@ -449,7 +454,7 @@ def needed(statement: ast.stmt) -> str:
             "a list of the script's gets it as a number: append the tensor, detached, and read all of them at once where the list is used, "
             "by torch.stack(...).tolist()"
         )
-    return f"its value is needed in every step, where it stands; {WHERE_SHOWN}"
+    return f"its value is needed in every step, where it stands{where_shown(script, statement)}"
 
 
 def group(

@@ -91,15 +91,36 @@ def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool 
 class InFew:
     """``script.analysis(InFew)``: conditions that are not there yet, around what is shown in every
     step and would be in few, by statement; none, unless they are supposed.
+
+    Attributes:
+        is_asked: whether what is only shown may be shown in few steps.
+        why: of other statements of loops over batches, why none is supposed around them.
     """
 
     def __init__(self, script: Script):
+        self.is_asked = False
         self.gates: ByNode[ast.If] = {}
+        self.why: ByNode[str] = {}
 
     def around(self, node: ast.AST) -> ast.If | None:
         """The condition that would hold a place."""
         here = (node, *ancestors(node)) if self.gates else ()
         return next((self.gates[n] for n in here if n in self.gates), None)
+
+
+FEW = "`if step % 100 == 0:`"
+
+
+def where_shown(script: Script, node: ast.AST) -> str:
+    """What there is to say of a place that needs a number in every step, which it may only show:
+    how it is shown in few, or why it stays.
+    """
+    few = script.analysis(InFew)
+    by_hand = f"; what is only shown could be shown in few steps, below {FEW}"
+    if not few.is_asked:
+        return f"{by_hand}, as `--effect recipe` writes it for prints and progress bars"
+    why = few.why.get(statement_of(node))
+    return f", and stays there: {why}" if why else by_hand
 
 
 def rare_branch(script: Script, node: ast.AST, loop: Loop | None) -> ast.If | None:

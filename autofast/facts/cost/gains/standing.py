@@ -123,7 +123,14 @@ def waits_beside(
     """The statement that waits for the device, and stays as it is, next behind (``back``: before)
     the one of ``node``, with nothing begun in between, not even in the next turn of the loop.
     """
-    loop, begun, stay = next(loops_around(node), None), begun_in(script), standing(script, beside)
+    return waiting_beside(script, node, standing(script, beside), back)
+
+
+def waiting_beside(
+    script: Script, node: ast.AST, stay: Container[ast.AST], back: bool = False
+) -> ast.stmt | None:
+    """The same where ``stay`` are the places that wait."""
+    loop, begun = next(loops_around(node), None), begun_in(script)
     blocks: list[list[ast.stmt]] = [getattr(loop, "body", [])]
     for here, _ in outwards(statement_of(node)):
         if here is loop or not isinstance(here, ast.stmt) or isinstance(here, DEFS):
@@ -170,6 +177,8 @@ def _always_waits(
 
     match stmt:
         case ast.If(test=test, body=then, orelse=other):
+            if any_in(walk(test), stay) and not (back and any_in(walk(stmt), begun)):
+                return True
             found = ((then, True), (other, False))
             return all(first(a) for a, on in found if truth_by_default(script, test) in (..., on))
         case ast.With(body=body):
