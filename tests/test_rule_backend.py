@@ -605,12 +605,80 @@ def test_collate_functions_that_stack(body: str, fixed: bool) -> None:
         assert done.fixes or "collate_fn" in done.advice
 
 
-def test_items_that_change_their_size() -> None:
+SIZED = """\
+from random import choice
+
+class Base(torch.utils.data.Dataset):
+    def __init__(self, size=8):
+        self.size, self.file, self.kept, self.count = size, None, {}, 0
+        self.items = [torch.randn(1, 8, 8) for _ in range(8)]
+    def __len__(self):
+        return 8
+
+class Items(Base):
+    def __getitem__(self, i):
+        {first}
+        return self.items[i][:, : self.size], 0
+
+data = Items()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "made", "later", "fixed"),
+    [
+        ("pass", "", "", True),
+        ("pass", "data.size = 8", "", True),  # before anything asks for items
+        ("pass", "", "data.size = choice([8])", False),
+        ("pass", "", "data.count += 1", True),  # no item reads it
+        ("self.size -= self.size % 2", "", "", False),
+        ("if self.file is None: self.file = open(__file__)", "", "", True),
+        ("self.kept[i] = self.items[i]", "", "", True),
+    ],
+)
+def test_items_that_change_their_size(first: str, made: str, later: str, fixed: bool) -> None:
+    """They are stacked in each batch, and another batch may have another size."""
+    data, loop = BODY.splitlines(keepends=True)[3:5]
+    body = BODY.replace(data, SIZED.replace("{first}", first) + made + "\n")
+    assert loop in body
+    body, rest = body.split(loop)
+    loop = loop.replace("batch_size=4", "batch_size=4, shuffle=True")
+    epochs = textwrap.indent(f"{loop}{rest}{later}\n", "    ")
+    done = apply("cudnn-benchmark", f"{HEAD}{body}for epoch in range(3):\n{epochs}")
+    assert bool(done.fixes) is fixed
+    assert run(done.text, __file__=__file__)["x"].shape == (4, 1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("size", "fixed"),
+    [
+        ("2 * torch.cuda.device_count()", True),  # one at the least, or there are no batches
+        ("args.size * args.processes", True),
+        ("size", True),
+        ("args.one * args.processes", False),
+        ("args.size // args.processes", False),
+        ("torch.cuda.device_count()", False),
+    ],
+)
+def test_the_size_of_batches_is_computed(size: str, fixed: bool) -> None:
+    options = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--size", type=int, default=4)
+parser.add_argument("--one", type=int, default=1)
+parser.add_argument("--processes", type=int, default=-1)
+args = parser.parse_args([])
+if args.processes < 0:
+    args.processes = len([0])
+size = args.size
+size *= args.processes
+"""
     data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
-    body = BODY.replace(data, ITEMS + "data.size = 8\n").replace(
-        "batch_size=4", "batch_size=4, shuffle=True"
-    )
-    assert not apply("cudnn-benchmark", HEAD + body + "data.size = 16\n").fixes
+    body = BODY.replace(data, ITEMS).replace("batch_size=4", f"batch_size={size}, shuffle=True")
+    done = apply("cudnn-benchmark", HEAD + options + body)
+    assert bool(done.fixes) is fixed
+    if "device_count" not in size:
+        assert run(done.text)["x"].shape == run(done.before)["x"].shape
 
 
 # --------------------------------------------------------------------------------------------- tf32

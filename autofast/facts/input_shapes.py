@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Sequence
 
+from autofast.facts.cost.bounds import least_count
 from autofast.facts.datasets import why_not_rows
 from autofast.facts.transforms import steps_of
+from autofast.facts.workers.shared_state import changed_since_made, may_make_others
 from autofast.flow.defuse import bound_to
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow, definitions_at
@@ -116,7 +118,7 @@ def why_batches_vary(script: Script, loader: Loader) -> str:
     for given, may in (("collate_fn", "pad batches to"), ("batch_sampler", "gather images of")):
         if any(t != Const(None) for t in loader.args.get(-1, given)):
             if given == "collate_fn":
-                fits = all(_stacks(loader, d) for d in data) and _collates(script, loader)
+                fits = all(_stacks(script, loader, d) for d in data) and _collates(script, loader)
             else:  # it says which images a batch holds
                 fits = all(map(one_size, data))
             if not data or not fits:
@@ -125,7 +127,7 @@ def why_batches_vary(script: Script, loader: Loader) -> str:
     if not loader.datasets:
         return f"the dataset of the loader on {at(loader)} is not known"
     for dataset in loader.datasets:
-        if not one_size(dataset) and not _stacks(loader, dataset):
+        if not one_size(dataset) and not _stacks(script, loader, dataset):
             return f"nothing shows that all images of {dataset.name} get one size"
     return ""
 
@@ -148,16 +150,28 @@ def _sizes_of_batches(loader: Loader) -> list[object]:
     return [said(t) for t in sizes]
 
 
-def _stacks(loader: Loader, dataset: Dataset) -> bool:
+def _stacks(script: Script, loader: Loader, dataset: Dataset) -> bool:
     """Any two items may meet in a batch, and the default collate function stacks only what has one
     shape.
     """
-    many = of_kind(_sizes_of_batches(loader), int)
     mixes = any(t != Const(False) for t in loader.args.get(2, "shuffle")) or any(
         t != Const(None) for t in loader.args.get(3, "sampler")
     )
-    constant = not (dataset.iterable or dataset.writes or dataset.set_outside or dataset.unknown)
-    return mixes and constant and bool(many) and min(many) > 1
+    return (
+        mixes
+        and not (dataset.iterable or dataset.unknown)
+        and _takes_several(script, loader)
+        and not (dataset.writes and may_make_others(script, loader))
+        and not (dataset.set_outside and changed_since_made(script, loader))
+    )
+
+
+def _takes_several(script: Script, loader: Loader) -> bool:
+    """Whether a batch holds more than one item; of an option or a setting, its default counts."""
+    if many := of_kind(_sizes_of_batches(loader), int):
+        return min(many) > 1
+    given = loader.args.given(1, "batch_size")
+    return given is not None and (least_count(script, given.expr) or 0) > 1
 
 
 def _collates(script: Script, loader: Loader) -> bool:

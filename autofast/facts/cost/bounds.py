@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable
 
 from autofast.facts.arrays import held_under
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.program import definitions_at
+from autofast.flow.program import Flow, definitions_at
 from autofast.model.calls import is_method
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
@@ -83,6 +84,36 @@ def _largest_value(script: Script, expr: ast.expr, depth: int) -> int | None:
         case ast.Call(args=[_, _, high]) if is_method(expr, "suggest_int"):
             return largest_value(script, high, depth + 1)  # of a study of optuna
     return None
+
+
+def least_count(script: Script, expr: ast.expr | None, depth: int = 0) -> int | None:
+    """Of what counts things that there are, a batch or the processes: how small it is at the least,
+    with options at their defaults. No factor of it is smaller than one, whatever that is.
+    """
+    if expr is None or depth > DEEP:
+        return None
+    found: list[int | None] = [_whole(t) for t in script.values(expr)] or [None]
+    if None in found:
+        match expr:
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                sides = [least_count(script, e, depth + 1) for e in (left, right)]
+                found = [math.prod(max(1, n or 1) for n in sides)] if any(sides) else [None]
+            case ast.Call(func=func, args=[only]) if script.values(func) == {Ref("builtins.int")}:
+                found = [least_count(script, only, depth + 1)]
+            case ast.Name():  # `size *= count` makes it no smaller
+                made = script.analysis(Flow).origins(expr)
+                gives = script.analysis(CallGraph).gives
+                given = [e for d in made if not _multiplies(d) for e in gives(d)]
+                found = [least_count(script, e, depth + 1) for e in given]
+            case ast.Attribute(value=owner, attr=name):
+                held = [e for t in script.values(owner) for e in held_under(script, t, name)]
+                found = [least_count(script, e, depth + 1) for e in held]
+    return None if None in found else min(all_known(found), default=None)
+
+
+def _multiplies(made: Definition) -> bool:
+    statement = made.statement
+    return isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Mult)
 
 
 def _most(found: Iterable[int | None]) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from autofast.facts.escapes import handed, may_escape
 from autofast.facts.host_io import MADE, host_effects
 from autofast.facts.loaders import values_given
-from autofast.facts.workers.held import ARCHIVE, Held
+from autofast.facts.workers.held import ARCHIVE, Held, opens
 from autofast.facts.workers.item_changes import A_FILE, WRITERS, Changes, is_iterator, shown
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
@@ -26,7 +26,7 @@ from autofast.flow.valueflow import Answer
 from autofast.model.calls import is_name
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import of_kind
+from autofast.model.several import of_kind, surely
 from autofast.model.source import (
     Nodes,
     ancestors,
@@ -35,6 +35,7 @@ from autofast.model.source import (
     function_of,
     live_nodes,
     parent_of,
+    statement_of,
 )
 from autofast.model.syntax import COMPREHENSIONS, VARIABLES, is_attribute, is_read
 from autofast.model.values import (
@@ -193,6 +194,25 @@ def changed_since_made(script: Script, loader: Loader) -> str:
 def is_written_by_items(script: Script, loader: Loader) -> bool:
     """Whether fetching an item, or making a batch, changes anything that stays."""
     return bool(_about(Changes, worker_code(script, loader)).writes)
+
+
+def may_make_others(script: Script, loader: Loader) -> bool:
+    """Whether fetching an item, or making a batch, changes what later ones are made of: more than
+    the files that are opened for the first one, and the items that are kept by their index.
+    """
+    changes = _about(Changes, worker_code(script, loader))
+    return any(
+        not changes.memoises(node, draws=False) and not _opens_for_itself(script, node)
+        for node, _ in changes.writes
+    )
+
+
+def _opens_for_itself(script: Script, node: ast.AST) -> bool:
+    """``self.file = h5py.File(path)``."""
+    match statement_of(node):
+        case ast.Assign(targets=[target], value=value) if target is node:
+            return surely(map(opens, script.library_functions(value)))
+    return False
 
 
 def changed_since_built(script: Script, loader: Loader, data: Thing) -> str:

@@ -173,7 +173,8 @@ SETTERS = ("next_epoch", "shuffle", "mixup_off", "reset", "update")
 
 
 def _set_outside(interp: Core, thing: Inst) -> Iterator[ast.AST]:
-    inside = set(ast.walk(thing.cls.node))
+    constructors = [f.node for c in thing.cls.ancestors() for f in c.methods("__init__")]
+    inside = {node for own in (thing.cls.node, *constructors) for node in ast.walk(own)}
     for site in interp.log.of("set_attribute"):
         if site.node not in inside and any(o.this is thing for o in site):
             yield site.node
