@@ -276,6 +276,64 @@ def test_sums_that_stay_on_the_device(step: str, start: str, end: str, written: 
         assert empty.replace("0.0", "0") == output(none + text).replace("0.0", "0")
 
 
+OTHER = "other = out.pow(2).mean()\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "start", "end", "written"),
+    [
+        (
+            f"total += loss.item()\n{OTHER}total += 2 * other.item()",
+            "total = 0.0",
+            "print(total / len(loader))",
+            ["total += 2 * other.detach().double()", "print(float(total) / len(loader))"],
+        ),
+        (
+            f"total += loss.item()\nif i % 2 == 1:\n    print(total)\n{OTHER}total -= other.item()",
+            "total = 0",
+            "print(total)",
+            ["total -= other.detach().double()", "print(float(total))"],
+        ),
+        (
+            f"total += loss.item()\n{OTHER}if other < 9:\n    total += other.item()",
+            "total = 0.0",
+            "print(total)",
+            ["total += other.detach().double()"],
+        ),
+        (
+            "total += loss.item()\ntotal += (out.argmax(1) == y).sum().item()",
+            "total = 0.0",
+            "print(total)",
+            ["total += (out.argmax(1) == y).sum().double()"],
+        ),
+        (
+            "hits += (out.argmax(1) == y).sum().item()\nhits += (out.argmin(1) == y).sum().item()",
+            "hits = 0",
+            "print(hits)",
+            ["hits += (out.argmin(1) == y).sum()"],
+        ),
+    ],
+)
+def test_a_sum_that_several_statements_add_to(
+    step: str, start: str, end: str, written: list[str]
+) -> None:
+    done = same(HEAD + training(step, start, end), *written)
+    assert ".append(" not in done.text and "total.item()" not in done.text
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        f"total += loss.item()\n{OTHER}total += other.item() / 3",  # CUDA multiplies by the inverse
+        "total += loss.item()\ntotal += (out.argmax(1) == y).sum().item()",
+        "total += loss.item()\ntotal += 1",
+        f"total += loss.item()\n{OTHER}total += other.item()\nprint(total)",
+    ],
+)
+def test_a_sum_of_several_kinds(step: str) -> None:
+    refused(HEAD + training(step, "total = 0", "print(total)"), "`total` is used in every step")
+
+
 NOT_THERE = [  # where the sum cannot be made on the device
     ("total += loss.item() / 3", "total = 0.0"),  # CUDA multiplies by the inverse
     ("total = total / 3 + loss.item()", "total = 0.0"),

@@ -88,8 +88,8 @@ def taken_off(
     if not (needs.gates or needs.after or needs.moves):
         return Off(_unread(script, sinks))
     first, around = sinks[0].statement, _anchor(script, loop)
-    if len(sinks) == 1:
-        made = summed_edits(script, sinks[0], loop, needs, around=around)
+    if len(sinks) == 1 or sinks[0].beside:
+        made = summed_edits(script, sinks, loop, needs, around=around)
         made = made or filled_edits(script, sinks[0], loop, needs, around=around)
         if made:
             places = sum(isinstance(e, (Before, After)) for e in made)

@@ -38,7 +38,7 @@ from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import call_of, is_method
 from autofast.model.roles import Sync
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import (
     ancestors,
     function_of,
@@ -181,19 +181,21 @@ def _put_off(script: Script, sync: Sync) -> tuple[str, list[Edit]] | None:
 
 
 def summed_edits(
-    script: Script, sink: Sink, loop: Loop, needs: Needs, *, around: ast.stmt
+    script: Script, sinks: list[Sink], loop: Loop, needs: Needs, *, around: ast.stmt
 ) -> list[Edit]:
-    """The edits that keep the sum on the device; none where it would not be the same number.
+    """The edits that keep a sum on the device, to which one statement adds or several do; none
+    where it would not be the same number.
 
     ``around`` is the loop, or the block that holds nothing else.
     """
-    if not is_summed(script, sink):
+    sink, *others = sinks
+    if list(sink.beside) != others or not is_summed(script, sink):
         return []
     kind, begins = kind_of_sum(script, sink), begins_as(script, sink)
     edits: list[Edit] = [
-        Rewrite(r.node, _kept(script, r, kind), holes={"core": r.core}) for r in sink.reads
+        Rewrite(r.node, _kept(script, r, kind), {"core": r.core}) for s in sinks for r in s.reads
     ]
-    name, uses = sink.source.segment(sink.holder), _uses_of_result(script, sink)
+    name, uses = sink.source.segment(sink.holder), _uses_of_result(script, sinks)
     # without a turn, a sum of floats that began as 0 becomes 0.0
     numbers = begins == {kind} or kind == "float"
     reading = f"{kind}({name})" if numbers and not is_taken(sink.source, kind) else ""
@@ -221,12 +223,12 @@ def _kept(script: Script, read: Read, kind: str) -> str:
     return tensor if kind == "int" else f"{tensor}.double()"
 
 
-def _uses_of_result(script: Script, sink: Sink) -> list[ast.Name]:
-    """Where the sum is used, but for the statement that makes it."""
-    flow, target = definitions_of(script, sink.statement), target_of(sink)
-    own = set(own_uses(sink))
-    assert isinstance(target, ast.Name)
-    return [n for n in flow.uses_of(target) if n not in own]
+def _uses_of_result(script: Script, sinks: list[Sink]) -> list[ast.Name]:
+    """Where the sum is used, but for the statements that make it."""
+    flow, own = definitions_of(script, sinks[0].statement), {n for s in sinks for n in own_uses(s)}
+    made = [target_of(s) for s in sinks]
+    uses = [n for target in of_kind(made, ast.Name) for n in flow.uses_of(target)]
+    return [n for n in dict.fromkeys(uses) if n not in own]
 
 
 def _each_alone(uses: list[ast.Name], needs: Needs, loop: Loop) -> list[ast.Name]:

@@ -47,7 +47,7 @@ from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_step, runs_in_steps, where_shown, works_between
 from autofast.techniques.syncs.stores import changed_stores
-from autofast.techniques.syncs.summable import is_summed
+from autofast.techniques.syncs.summable import is_summed, kind_of_sum
 
 Found = tuple[Finding, set[ast.expr]]  # with the reads that it is about
 Part = tuple[Sink, Needs]
@@ -201,6 +201,8 @@ def in_loop(script: Script, loop: Loop | None, found: list[Read]) -> Iterator[Fo
             arms.append((delayed_arms(script, condition, mine, loop), mine))
     yield from used_after_arms(script, arms)
     together = {r.statement for _, mine in arms for r in mine}
+    sinks += sums_of_several(script, [r for r in found if r.statement not in together], loop)
+    together |= {s.statement for parts in sinks for s, _ in parts}
     for statement, mine in by_statement([r for r in found if r.statement not in together]):
         try:
             if loop is None:
@@ -237,6 +239,26 @@ def sinks_at(script: Script, statement: ast.stmt, mine: list[Read], loop: Loop) 
         first.kind = "passed"
     together = [first, *(sink_of(script, s, [], loop, live) for s in followers)]
     return [(s, needs_of(script, s, loop, together)) for s in together]
+
+
+def sums_of_several(script: Script, found: list[Read], loop: Loop | None) -> Iterator[list[Part]]:
+    """Sums that several statements of a loop add to, and that the device can make: ``loss_D +=
+    loss.item()`` of what is real, and again of what is not.
+    """
+    adds: dict[str, list[tuple[ast.stmt, list[Read]]]] = {}
+    for statement, mine in by_statement(found) if loop is not None else ():
+        match statement:
+            case ast.AugAssign(ast.Name(name), ast.Add() | ast.Sub()):
+                adds.setdefault(name, []).append((statement, mine))
+    for several in (a for a in adds.values() if len(a) > 1):
+        with suppress(Refusal):
+            assert loop is not None
+            sinks = [sink_of(script, statement, mine, loop) for statement, mine in several]
+            for sink in sinks:
+                sink.beside = [s for s in sinks if s is not sink]
+            kinds = {kind_of_sum(script, s) for s in sinks if is_summed(script, s)}
+            if len(kinds) == 1 and all(is_summed(script, s) for s in sinks):
+                yield [(s, needs_of(script, s, loop, sinks)) for s in sinks]
 
 
 def passed_on(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autofast.flow.callgraph import CallGraph, code_of
@@ -76,6 +76,8 @@ class Sink:
         kind: ``number`` for a variable, ``object`` for a list, an array or an average meter.
         payload: what has to be kept in each turn: the tensors, then numbers that change from turn
             to turn.
+        beside: the other statements of the loop that add to the same variable, and are put off
+            with this one.
     """
 
     statement: ast.stmt
@@ -83,6 +85,7 @@ class Sink:
     holder: ast.expr
     kind: str
     payload: list[ast.expr] = field(default_factory=list)
+    beside: Sequence[Sink] = ()
 
     @property
     def source(self) -> Source:

@@ -116,8 +116,9 @@ def begins_as(script: Script, sink: Sink) -> frozenset[str]:
     """The types of the numbers, all written down, that the sum begins as; none where it may begin
     as something else.
     """
-    own, uses = target_of(sink), own_uses(sink)
-    made = {d for use in uses for d in definitions_at(script, use) if d.node is not own}
+    own = {target_of(s) for s in (sink, *sink.beside)}
+    uses = (use for s in (sink, *sink.beside) for use in own_uses(s))
+    made = {d for use in uses for d in definitions_at(script, use) if d.node not in own}
     values = of_kind((d.value for d in made), ast.Constant)
     found = frozenset(type(v.value).__name__ for v in values)
     return found if len(values) == len(made) and found <= {"int", "float"} else frozenset()
