@@ -190,3 +190,26 @@ def test_what_functions_make(tmp_path: Path, body: str, known: bool) -> None:
     script = read(tmp_path, f"{head}def f(t):\n    {body}\nv = f(torch.rand(3))\nv\n")
     value = script.entry.tree.body[-1].value  # type: ignore[attr-defined]
     assert (script.analysis(Memory).made_by(value) is not None) is known
+
+
+def test_what_an_arm_makes_that_never_runs(tmp_path: Path):
+    code = """
+def change(x, keep=False):
+    if keep:
+        made = x
+    else:
+        made = x.clone()
+    made[0] = 1
+    return made
+
+
+change(t)
+"""
+    for call, apart in (("", True), ("change(t, True)\n", False)):
+        script = read(tmp_path, SCRIPT + code + call)
+        store = next(
+            n.value
+            for n in script.each(ast.Subscript)
+            if isinstance(n.value, ast.Name) and n.value.id == "made"
+        )
+        assert script.analysis(Memory).is_apart(store) is apart

@@ -1012,3 +1012,56 @@ def test_writes_to_memory_of_its_own(write: str, more: str) -> None:
 def test_writes_to_the_memory_of_the_batch(write: str, more: str) -> None:
     done = made(move=f"a, b = x.to(device), y.to(device)\n{write}\nx, y = a, b", more=more)
     assert "changed in place afterwards" in done.refusals, done.text
+
+
+NAMED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+rows = eval("[{'x': torch.full((4,), i / 24), 'y': torch.ones(1)} for i in range(24)]")
+loader = DataLoader(rows, batch_size=8)
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for epoch in range(2):
+    for batch in loader:
+        {move}
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(batch["x"]), batch["y"])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        "for key in batch:\n    batch[key] = batch[key].to(device)",
+        "for key, item in batch.items():\n    batch[key] = item.to(device)",
+        "for key, item in batch.items():\n    if item is not None:\n        batch[key] = item.to(device)",
+        "for key in batch.keys():\n    batch[key] = batch[key].to(device)",
+        'batch["x"] = batch["x"].to(device)\nbatch["y"] = batch["y"].to(device)',
+    ],
+)
+def test_a_dict_of_a_data_set_that_is_not_read(move: str) -> None:
+    """To put a copy under its key writes to no tensor."""
+    done = apply(RULE, NAMED.replace("{move}", move.replace("\n", "\n        ")))
+    assert "non_blocking=True" in done.text, done.refusals
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("move", "x", "y"),
+    [
+        ('x = batch["x"].to(device)\nbatch["x"][0] = 1', "x", 'batch["y"]'),
+        ("x = batch.to(device)\nbatch[0] = 1", "x", "x"),
+    ],
+)
+def test_what_is_written_into_tensors_of_such_a_data_set(move: str, x: str, y: str) -> None:
+    text = NAMED.replace("{move}", move.replace("\n", "\n        "))
+    done = apply(RULE, text.replace('model(batch["x"]), batch["y"]', f"model({x}), {y}"))
+    assert "changed in place afterwards" in done.refusals, done.text

@@ -883,7 +883,25 @@ def test_composer_takes_no_loader_whose_workers_have_stayed() -> None:
     ],
 )
 def test_workers_that_stay_in_some_runs_alone(given: str, workers: str, advised: bool) -> None:
-    more = f"import os, platform\ngiven = {{}}\nif platform.system() == 'Darwin':\n    given = {given}"
+    more = (
+        f"import os, platform\ngiven = {{}}\nif platform.system() == 'Darwin':\n    given = {given}"
+    )
     found = apply(RULE, script(f"DataLoader(Files(), batch_size=4, {workers}**given)", more=more))
     assert ("in some runs alone" in found.advice) is advised
     assert not found.fixes or not advised
+
+
+def test_what_is_opened_before_is_shared_by_workers_already() -> None:
+    text = script(
+        "DataLoader(Files(), batch_size=4, num_workers=4)",
+        dataset=FILES.replace(
+            "self.paths =", "self.file = h5py.File('x.h5', 'r')\n        self.paths ="
+        )
+        .replace(
+            "torch.load(self.paths[index])", "torch.from_numpy(self.file[self.paths[index]][()])"
+        )
+        .replace("class Files", "import h5py\n\n\nclass Files"),
+    )
+    assert "persistent_workers=True" in apply(RULE, text).text
+    without = text.replace(", num_workers=4", "")
+    assert "which workers would share" in apply("num-workers", without).refusals

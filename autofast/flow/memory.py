@@ -14,6 +14,7 @@ from functools import cached_property
 
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.defuse import bound_to
+from autofast.flow.mappings import Mappings
 from autofast.flow.program import Flow
 from autofast.flow.scopes import own_nodes
 from autofast.model.calls import arguments_of, is_augmented, is_method, is_name
@@ -186,6 +187,7 @@ class Memory:
                 # `x += 1` leaves it where it is
                 origins = self.flow.origins(node)
                 made = [bound_to(d.node) for d in origins if not d.is_augmented]
+                made = [(v, whole) for v, whole in made if v is None or self._runs(v)]
                 if not surely(value is not None and whole for value, whole in made):
                     return None
                 todo += (value for value, _ in made if value is not None)
@@ -208,6 +210,9 @@ class Memory:
         changes nothing that was there before.
         """
         return self.begins_as_number(expr) or self.made_by(expr) is not None
+
+    def _runs(self, expr: ast.expr) -> bool:
+        return bool(self.script.unread) or self.script.reached(expr)
 
     def memory_of(self, made: ast.AST | None) -> frozenset[ast.AST | None]:
         """The nodes that made the memory of a tensor which ``made`` made: those of the array in
@@ -264,7 +269,7 @@ class Memory:
             case ast.AugAssign(target=target):
                 return [target]
             case ast.Subscript(ctx=ast.Store(), value=value):
-                return [value]
+                return [] if self.script.analysis(Mappings).holds(value) else [value]
             case ast.Attribute(value=value, attr=attr) if is_in_place(attr):
                 if not self.script.may_be(value, Ref):
                     return [value]

@@ -116,12 +116,12 @@ def _about(kind: Callable[[Side], T], side: Side) -> T:
 def changed_by_items(script: Script, loader: Loader, *, staying: bool = False) -> str:
     """What fetching an item or making a batch changes for good; empty where nothing is changed.
 
-    ``staying``: but for what is the same for workers that stay and for new ones: files, and what
-    was read from them and is kept by its index.
+    ``staying``: but for what is the same for workers that stay and for new ones: files, whether they
+    are opened before or written, and what was read from them and is kept by its index.
     """
     side = worker_code(script, loader)
     held = Held(side)
-    if (opened := held.handle()) is not None:
+    if not staying and (opened := held.handle()) is not None:
         place, name = opened
         advice = UNPACKED if name == ARCHIVE else ""
         return f"items are read through {name} ({at(place)}), which workers would share{advice}"

@@ -262,13 +262,8 @@ class Expressions(Comprehensions):
             for thing in right:
                 if isinstance(thing, Tensor):
                     self.emit("format", node, thing)
-        if isinstance(node.op, ast.Add) and (
-            texts := _added(left, right) or loaded_settings.added(left, right)
-        ):
+        if isinstance(node.op, ast.Add) and (texts := added_texts(left, right)):
             return texts
-        if isinstance(node.op, ast.Add) and (_text(left) or _text(right)):
-            text = (_text(left) or "*") + (_text(right) or "*")
-            return values(Num(pattern=text))
         if isinstance(node.op, ast.Mod) and isinstance(a, str):
             return values(Num(pattern=re.sub(r"%[-+ #0-9.]*[a-zA-Z]", "*", a)))
         if is_numeric(a) and is_numeric(b):
@@ -343,10 +338,12 @@ class Expressions(Comprehensions):
                 return values(Const(given is isinstance(node.ops[0], ast.In)))
         if len(rights) == 1 and b is None and isinstance(node.ops[0], IDENTITY) and left:
             if all(
-                t.is_never_none
-                if isinstance(t, Arg)
-                else isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls))
-                and getattr(t, "rank", "") != "?"
+                (
+                    t.is_never_none
+                    if isinstance(t, Arg)
+                    else isinstance(t, (Inst, Ext, Tensor, Seq, Dict, Func, Cls))
+                    and getattr(t, "rank", "") != "?"
+                )
                 for t in left
             ):
                 return values(Const(isinstance(node.ops[0], ast.IsNot)))
@@ -427,6 +424,17 @@ def _with_tensors(left: Values, right: Values) -> tuple[Values, Values] | None:
     return None
 
 
+def added_texts(left: Values, right: Values) -> Values:
+    """``a + b`` where a side is certainly a string; empty otherwise."""
+    if texts := _added(left, right) or loaded_settings.added(left, right):
+        return texts
+    sides = [_text(left), _text(right)]
+    if sides == [None, None]:
+        return NOTHING
+    text = "".join("*" if side is None else side for side in sides)
+    return values(Num(pattern=re.sub(r"\*+", "*", text)))
+
+
 def _added(left: Values, right: Values) -> Values:
     """The strings that ``a + b`` may be, where each is one of a few constants; empty otherwise."""
     sides = [[t.value for t in ordered(side) if isinstance(t, Const)] for side in (left, right)]
@@ -438,9 +446,12 @@ def _added(left: Values, right: Values) -> Values:
     return values(*(Const(a + b) for a in known[0] for b in known[1]))
 
 
-def _text(found: Values) -> str:
-    """What is known of a string: ``models.*_model``; empty where it need not be one."""
+def _text(found: Values) -> str | None:
+    """What is known of a string: ``models.*_model``; None where it need not be one."""
     thing = one(found)
     if is_const(thing, str):
         return str(thing.value)
-    return thing.pattern if isinstance(thing, Num) else ""
+    if isinstance(thing, Num):
+        return thing.pattern or None
+    texts = (is_const(t, str) or isinstance(t, Num) and t.pattern for t in found)
+    return "*" if surely(texts) else None

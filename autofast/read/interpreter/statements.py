@@ -38,7 +38,7 @@ from autofast.model.values import (
     things as values,
 )
 from autofast.read.interpreter.definitions import Definitions
-from autofast.read.library import loaded_settings
+from autofast.read.interpreter.expressions import added_texts
 from autofast.read.library.containers import extend, shuffle
 from autofast.read.library.module_parts import displace_modules, is_container
 from autofast.read.library.protocols import drop_attribute, operate, unwind_stack
@@ -117,7 +117,7 @@ class Statements(Definitions):
             return old
         if not isinstance(node.op, ast.Add):
             return NOTHING
-        if text := loaded_settings.added(old, right):
+        if text := added_texts(old, right):
             return text
         lists = [t for t in self.choices(old) if isinstance(t, Seq) or is_container(t)]
         for thing in lists:
@@ -313,14 +313,7 @@ class Statements(Definitions):
             return any(
                 isinstance(n, ast.Return) and n.value is not None for f in exits for n in walk(f)
             )
-        return is_named(
-            thing,
-            Ext,
-            (
-                "contextlib.suppress",
-                "contextlib.ExitStack",
-            ),
-        )
+        return is_named(thing, Ext, ("contextlib.suppress", "contextlib.ExitStack"))
 
     stmt_AsyncWith = stmt_With
 

@@ -138,7 +138,7 @@ def find_evaluations(script: Script) -> list[Evaluation]:
             if occurrence.grad in ("off", "inference"):
                 made = _switched_off(occurrence)
             else:
-                made = _plain(site, occurrence, training, script)
+                made = _plain(site, occurrence, training, script, sealed)
             shared = False
             if made is None and occurrence.grad == "on":
                 # Some backward is not known, or reaches these passes on other ways.
@@ -277,7 +277,7 @@ def region_of(script: Script, evaluation: Evaluation) -> Region:
     return Region(
         script.log,
         node,
-        node.body if isinstance(node, WITHS) else [node] if isinstance(node, ast.stmt) else [],
+        (node.body if isinstance(node, WITHS) else [node] if isinstance(node, ast.stmt) else []),
         False,
     )
 
@@ -291,9 +291,11 @@ def _switched_off(occurrence: Occurrence) -> Whole | None:
     return None
 
 
-def _plain(site: Site, occurrence: Occurrence, training: Training, script: Script) -> Whole | None:
-    """The outermost loop over batches, else the function, else the statement around this forward
-    that no backward happens in.
+def _plain(
+    site: Site, occurrence: Occurrence, training: Training, script: Script, sealed: Sealed
+) -> Whole | None:
+    """A model's own method that no gradient leaves (``model.predict(x)``), the outermost loop over
+    batches, else the function, else the statement around this forward that no backward happens in.
     """
     if (
         occurrence.grad != "on"
@@ -303,6 +305,10 @@ def _plain(site: Site, occurrence: Occurrence, training: Training, script: Scrip
         return None
     best: Whole | None = None
     last, call = _outside_models(site.node, occurrence.stack, training.all)
+    own = sealed.around(occurrence.stack)
+    below = of_kind(occurrence.stack[last + 1 :], CallFrame)
+    if own is not None and any(f.func.node is own for f in below):
+        return own, "function", None
     for i in range(last, -1, -1):
         frame = occurrence.stack[i]
         prefix = occurrence.stack[: i + 1]

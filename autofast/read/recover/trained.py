@@ -15,7 +15,18 @@ from autofast.model.several import first_such, not_none, of_kind, surely, wordse
 from autofast.model.source import Nodes
 from autofast.model.syntax import VARIABLES
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Ext, Reason, Ref, Tensor, Thing, Unknown, Values, are_numbers
+from autofast.model.values import (
+    Const,
+    Ext,
+    Num,
+    Reason,
+    Ref,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    are_numbers,
+)
 from autofast.ops import op
 from autofast.read.recover.eval_mode import switching_functions
 
@@ -47,23 +58,30 @@ class Training:
         self.handed_out: list[Stack] = []  # the ways to code that may train with what it gets
         self.measuring = switching_functions(script)  # what they call is none of a training's
         for site in script.log.of(*BACKWARDS):
+            known = any(_passes(_differentiated(o)) for o in site)
             for occurrence in site:
                 self.all.append(occurrence.stack)
+                if known and isinstance(occurrence.this, (Const, Num)):
+                    continue  # `loss = 0` before the first turn of a loop that adds to it
                 if not _is_of_numbers(script, site.call and receiver_of(site.call)):
                     self.add(_differentiated(occurrence), occurrence.stack)
         for (kind, _), site in script.log.each():
             for occurrence in site:
                 if kind not in BACKWARDS and (given := handed_out(kind, occurrence)):
-                    passes = {p for t in tensors_in(given) for p in t.passes}
+                    passes = _passes(given)
                     self.passes |= passes
                     if passes and kind not in ("tensor_write", "set_item", "inplace"):
                         self.handed_out.append(occurrence.stack)
 
     def add(self, given: Values, stack: Stack) -> None:
-        passes = {p for t in tensors_in(given) for p in t.passes}
+        passes = _passes(given)
         self.passes |= passes
         if not passes:
             self.blind.append(stack)
+
+
+def _passes(given: Values) -> Nodes:
+    return {p for t in tensors_in(given) for p in t.passes}
 
 
 def _is_of_numbers(script: Script, loss: ast.expr | None) -> bool:

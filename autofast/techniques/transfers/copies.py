@@ -22,6 +22,7 @@ from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import (
     NOTHING,
+    STATE_DICT,
     Ext,
     Inst,
     Tensor,
@@ -190,7 +191,7 @@ def _written_after(script: Script, move: Move) -> str:
         mine = any(_is_from(t, move.loaders) for t in changed) or (
             written is not None and not arrays.isdisjoint(memory.sources(written))
         )
-        anything = call is not node and any_of(changed, Unknown)
+        anything = call is not node and any_of(changed - {STATE_DICT}, Unknown)
         handed = HANDED in changed
         if not mine and not handed and not anything:
             continue
