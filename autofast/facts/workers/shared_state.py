@@ -116,8 +116,8 @@ def _about(kind: Callable[[Side], T], side: Side) -> T:
 def changed_by_items(script: Script, loader: Loader, *, staying: bool = False) -> str:
     """What fetching an item or making a batch changes for good; empty where nothing is changed.
 
-    ``staying``: but for what is the same for workers that stay and for new ones: files, whether they
-    are opened before or written, and what was read from them and is kept by its index.
+    ``staying``: but for what is the same for workers that stay and for new ones: files,
+    opened before or written, and what was read from them and is kept by its index.
     """
     side = worker_code(script, loader)
     held = Held(side)
