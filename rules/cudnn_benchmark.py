@@ -10,7 +10,7 @@ from autofast.facts.cost import gains
 from autofast.facts.input_shapes import FLAG, why_inputs_vary
 from autofast.facts.parts import not_known, trained_models
 from autofast.facts.sent_by_value import against_backends
-from autofast.flow.positions import index_in_block
+from autofast.flow.positions import happens_in, index_in_block, nodes_of
 from autofast.model.events import BranchFrame, Site, inside
 from autofast.model.names import CONVOLVE
 from autofast.model.script import Script
@@ -112,9 +112,9 @@ def _decided(script: Script) -> bool:
 
 
 def _branch(node: ast.AST) -> ast.AST | None:
-    """The ``if`` directly around a statement."""
+    """The ``if`` or function directly around a statement: what stands there runs together."""
     outer = parent_of(statement_of(node))
-    return outer if isinstance(outer, ast.If) else None
+    return outer if isinstance(outer, (ast.If, ast.FunctionDef)) else None
 
 
 def _may_be_on(site: Site) -> bool:
@@ -156,7 +156,9 @@ _ASKING = ("set_flag", "torch.use_deterministic_algorithms")
 
 def _before(script: Script, site: Site, place: ast.stmt) -> bool:
     """Whether the script comes to ``site`` before it comes to ``place``."""
-    orders = [o.order for other in script.log.within(place) for o in other]
+    here = nodes_of([place])
+    each = ((o, s.node) for _, s in script.log.each() for o in s)
+    orders = [o.order for o, node in each if happens_in(o, node, here)]
     return bool(orders) and all(o.order < min(orders) for o in site)
 
 

@@ -461,6 +461,34 @@ def test_determinism_under_a_condition_is_asked_for_at_run_time(
     assert done.lines == ([] if value is None else [f"torch.backends.cudnn.benchmark = {value}"])
 
 
+HELPER = """
+def seed_everything(seed):
+    torch.manual_seed(seed)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+
+"""
+
+
+def test_determinism_that_a_helper_asks_for() -> None:
+    """It stands by itself in the helper, which is called under a condition, or always."""
+    asks = "import sys\nif len(sys.argv) > 99:\n    seed_everything(0)\n"
+    done = apply("cudnn-benchmark", HEAD + HELPER + asks + BODY)
+    assert done.lines == ["torch.backends.cudnn.benchmark = not torch.backends.cudnn.deterministic"]
+    assert run(done.text)["torch"].backends.cudnn.benchmark
+    run("import torch\ntorch.backends.cudnn.benchmark = False")
+    made = BODY.replace("\nmodel = ", "\ndef made():\n    return ")
+    made = made.replace("\noptimizer = ", "\nmodel = made()\noptimizer = ", 1)
+    assert after(apply("cudnn-benchmark", HEAD + HELPER + asks + made).text, done.lines[0]) == (
+        "model = made()"
+    )
+    always = apply("cudnn-benchmark", HEAD + HELPER + "seed_everything(0)\n" + BODY)
+    assert not always.fixes and "determinism is asked for" in always.refusals
+    alone = HELPER.replace("    torch.backends.cudnn.deterministic = True\n", "")
+    alone = apply("cudnn-benchmark", HEAD + alone + asks + BODY)
+    assert not alone.fixes and "`benchmark = False` is written out" in alone.refusals
+
+
 def test_determinism_that_is_asked_for_later() -> None:
     late = (
         BODY + "import sys\nif len(sys.argv) > 99:\n    torch.backends.cudnn.deterministic = True\n"

@@ -42,6 +42,7 @@ PATHS = {
     "pathlib": 'sys.path.insert(1, str(Path(__file__).resolve().parent / "core"))',
     "named": 'HERE = osp.dirname(osp.abspath(__file__))\nCORE = osp.join(HERE, "lib", "..", "core")\nsys.path.append(CORE)',
     "a helper": HELPER + 'add(osp.join(osp.dirname(__file__), "core"))',
+    "of the script": 'sys.path.insert(1, os.path.join(sys.path[0], "lib/../core"))',
     "working": 'sys.path.append(os.path.join(os.getcwd(), "core"))',
 }
 
@@ -58,7 +59,15 @@ def test_modules_of_the_folder_are_read(how: str) -> None:
     assert "t.cuda(non_blocking=True) for t in blob" in found.text
 
 
-@pytest.mark.parametrize("path", ["", 'sys.path.append(os.environ["CORE"])', 'sys.path.append("/core")'])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        'sys.path.append(os.environ["CORE"])',
+        'sys.path.append("/core")',
+        'sys.path.insert(0, "lib")\nsys.path.append(os.path.join(sys.path[0], "core"))',
+    ],
+)
 def test_other_folders_are_not(path: str) -> None:
     found = apply(
         "pin-memory", TRAIN.replace("{path}", path), files={"core/rows_elsewhere.py": LOADER}

@@ -58,9 +58,24 @@ def _path(expr: ast.expr, calls: list[CallFrame], depth: int) -> Path:
             slice=ast.Constant(value=0),
         ):
             return _path(value, calls, depth + 1).parent
+        case ast.Subscript(slice=ast.Constant(value=0)) if _is_path(expr.value):
+            if not any(map(_comes_first, source_of(expr).each(ast.Call))):
+                return Path()  # the folder of the script
         case ast.Call():
             return _of_call(expr, calls, depth)
     raise NotKnown
+
+
+def _is_path(expr: ast.expr) -> bool:
+    return isinstance(expr, ast.Attribute) and expr.attr == "path" and is_name(expr.value, "sys")
+
+
+def _comes_first(call: ast.Call) -> bool:
+    """``sys.path.insert(0, folder)``."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=path, attr="insert"), args=[ast.Constant(0), *_]):
+            return _is_path(path)
+    return False
 
 
 def _of_call(call: ast.Call, calls: list[CallFrame], depth: int) -> Path:
