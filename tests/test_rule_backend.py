@@ -353,7 +353,9 @@ data = datasets.ImageFolder("images", transforms.Compose([{steps}, transforms.To
         ("transforms.Resize(256), transforms.CenterCrop(224)", True),
         ("transforms.Resize((64, 64)), transforms.RandomHorizontalFlip()", True),
         ("transforms.Resize(256)", False),
-        ("transforms.CenterCrop(224), transforms.Pad(4)", False),
+        ("transforms.CenterCrop(224), transforms.Pad(4)", True),  # as much for each
+        ("transforms.Pad(4)", False),
+        ("transforms.CenterCrop(224), transforms.RandomApply([transforms.Pad(4)])", False),
         ("transforms.RandomHorizontalFlip()", False),
     ],
 )
@@ -362,6 +364,21 @@ def test_benchmark_asks_for_the_last_word_about_the_size(steps: str, fixed: bool
     done = apply("cudnn-benchmark", HEAD + BODY.replace(data, IMAGES.replace("{steps}", steps)))
     assert bool(done.fixes) is fixed
     assert fixed or "one size" in done.advice
+
+
+@pytest.mark.parametrize("getitem", [False, True])
+def test_transforms_that_a_class_hands_on_to_a_folder_of_images(getitem: bool) -> None:
+    """What a ``__getitem__`` of its own makes of them is not known."""
+    made = IMAGES.replace("{steps}", "transforms.RandomCrop(8)").replace(".ImageFolder", ".Birds")
+    own = "    def __getitem__(self, i):\n        return super().__getitem__(i)[0][:, i:], 0\n"
+    birds = (
+        "from torchvision import datasets\n\nclass Birds(datasets.ImageFolder):\n"
+        "    def __init__(self, root, transform):\n        super().__init__(root + '/birds', transform)\n"
+    )
+    made = made.replace("data = datasets.Birds", f"{birds}{own * getitem}\ndata = Birds")
+    data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
+    done = apply("cudnn-benchmark", HEAD + BODY.replace(data, made))
+    assert bool(done.fixes) is not getitem
 
 
 ROWS = """\
@@ -525,6 +542,43 @@ def test_items_that_the_default_collate_function_stacks(loader: str, fixed: bool
         "cudnn-benchmark", HEAD + BODY.replace(data, ITEMS).replace("batch_size=4", loader)
     )
     assert bool(done.fixes) is fixed
+
+
+@pytest.mark.parametrize(
+    ("more", "shuffled", "fixed"),
+    [
+        ("random.shuffle(self.files)", "", True),
+        ("", "random.shuffle(files)", True),
+        ("", "files = os.listdir()\nrandom.shuffle(files)", True),
+        ("random.shuffle(self.colours)", "", False),
+        ("", "random.shuffle([1, 2])", False),
+    ],
+)
+def test_items_that_are_shuffled_once(more: str, shuffled: str, fixed: bool) -> None:
+    """Any of them meet in a batch, though the loader does not shuffle them."""
+    items = """
+import os, random
+files = list("abcdefgh")
+{shuffled}
+
+class Items(torch.utils.data.Dataset):
+    def __init__(self, files):
+        self.files, self.colours = files, ["red", "blue"]
+        {more}
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, i):
+        return torch.full((1, 8, 8), float(len(self.files[i]))), 0
+
+data = Items(files)
+"""
+    items = items.replace("{shuffled}", shuffled).replace("{more}", more)
+    data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
+    done = apply("cudnn-benchmark", HEAD + BODY.replace(data, items))
+    assert bool(done.fixes) is fixed
+    assert run(done.text)["x"].shape[1:] == (1, 8, 8)
 
 
 @pytest.mark.parametrize(
@@ -845,7 +899,8 @@ data = Indexed("data", transform={transform})
             ("", ""),
             True,
         ),
-        ("transforms.Compose([transforms.Pad((0, side)), transforms.ToTensor()])", ("", ""), False),
+        ("transforms.Compose([transforms.Pad((0, side)), transforms.ToTensor()])", ("", ""), True),
+        ("transforms.RandomApply([transforms.Pad((0, side))])", ("", ""), False),
         ("transforms.ToTensor()", ("[index], int", "[index][:, :index], int"), False),
         ("transforms.ToTensor()", ("image.numpy()", "shrink(image, index)"), False),
         ("transforms.ToTensor()", ("datasets.MNIST", "datasets.ImageFolder"), False),

@@ -16,6 +16,7 @@ from autofast.flow.scopes import stored_in
 from autofast.model.calls import is_method, is_name, names_in, short_name
 from autofast.model.contents import attributes
 from autofast.model.events import CallFrame, inside
+from autofast.model.kinds import library_dataset
 from autofast.model.names import COLLATES, last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
@@ -47,6 +48,7 @@ from autofast.read.recover.datasets import IN_MEMORY_LIBRARY
 FLAG = "torch.backends.cudnn.benchmark"
 # of a stack, in all batches in the same way
 ALIKE = tuple("permute transpose float double half long contiguous div div_".split())
+SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 DEEP = 4
 # what leaves an image as large as it is
 WHOLE = wordset(
@@ -158,12 +160,27 @@ def _stacks(script: Script, loader: Loader, dataset: Dataset) -> bool:
         t != Const(None) for t in loader.args.get(3, "sampler")
     )
     return (
-        mixes
+        (mixes or _is_shuffled(script, dataset))
         and not (dataset.iterable or dataset.unknown)
         and _takes_several(script, loader)
         and not (dataset.writes and may_make_others(script, loader))
         and not (dataset.set_outside and changed_since_made(script, loader))
     )
+
+
+def _is_shuffled(script: Script, dataset: Dataset) -> bool:
+    """``random.shuffle(self.files)``: a list that items are made of has been shuffled for good."""
+    made = nodes_in(dataset.getitem, ast.Attribute) if dataset.getitem is not None else ()
+    held, read = getattr(dataset.thing, "attrs", {}), {n.attr for n in made}
+    lists = {t for name in read for t in of_kind(held.get(name, ()), Seq)}
+    for site in script.calls(*SHUFFLES):
+        match site.node:
+            case ast.Call(args=[ast.Attribute(value=owner, attr=name)]) if name in read:
+                if dataset.thing in script.values(owner):
+                    return True
+        if any(any_in(o.args.get(0, "x"), lists) for o in site):
+            return True
+    return False
 
 
 def _takes_several(script: Script, loader: Loader) -> bool:
@@ -292,7 +309,8 @@ def one_size(dataset: Dataset) -> bool:
     if isinstance(thing, Inst):
         given = frozenset(attributes(thing))
         images = _has_images_of_one_size(dataset)
-        if images and thing.args is not None:
+        is_handed_on = bool(library_dataset(thing)) and dataset.getitem is None
+        if (images or is_handed_on) and thing.args is not None:
             given |= frozenset(thing.args.things)
         sizes = _sizes(given)
         return False not in sizes if sizes else images
@@ -345,4 +363,4 @@ def _word(step: Thing) -> bool | None:
         given = const(size)
         pair = any(len(t.items or "hw") == 2 for t in of_kind(size, Seq))
         return pair or (isinstance(given, tuple) and len(given) == 2) or None
-    return False if short in ("Pad", "RandomApply", "RandomChoice") else None
+    return False if short in ("RandomApply", "RandomChoice") else None  # Pad adds as much to each
