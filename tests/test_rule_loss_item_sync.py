@@ -782,6 +782,33 @@ if i % 2 == 1:
     assert len(done.lines) == 2  # nothing is read after the loop, where nobody looks
 
 
+NUMPY_METER = """\
+class Meter:
+    def __init__(self):
+        self.begun = False
+
+    def begin(self, val, weight):
+        self.avg, self.count, self.sum = val, weight, np.multiply(val, weight)
+        self.begun = True
+
+    def update(self, val, weight=1):
+        self.add(val, weight) if self.begun else self.begin(val, weight)
+
+    def add(self, val, weight):
+        self.sum = np.add(self.sum, np.multiply(val, weight))
+        self.count = self.count + weight
+        self.avg = self.sum / self.count
+"""
+
+
+def test_a_meter_that_computes_with_numpy() -> None:
+    step = "losses.update(loss.item(), x.size(0))\nif i % 3 == 0:\n    print(repr(losses.avg))"
+    text = training(step, "losses = Meter()", "print(repr(losses.avg))")
+    same(HEAD + NUMPY_METER + text, "losses.update(value.item(), count)")
+    draws = NUMPY_METER.replace("np.add(self.sum,", "np.random.rand() + np.add(self.sum,")
+    refused(HEAD + draws + text, "does more than keep its arguments")
+
+
 METERS = """\
 def train():
     losses, sizes, hits = Meter(), Meter(), Meter()

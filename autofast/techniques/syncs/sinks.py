@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from autofast.facts.host_io import COMPUTES
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import binds, mentions, stored_in
@@ -248,7 +249,8 @@ def _only_counts(script: Script, func: Func, seen: Nodes) -> bool:
                 if _is_from_outside(script, func, name):
                     return False
             case ast.Name(id=name) if is_read(node) and not binds(func.node, name):
-                if not hasattr(builtins, name):  # of the module: it may be another one later
+                library = certainly(script.values(node), Ref)
+                if not hasattr(builtins, name) and not library:  # it may be another one later
                     return False
             case ast.Call() if not _is_plain_call(script, func, node, me, seen):
                 return False
@@ -306,8 +308,8 @@ def _is_plain_call(script: Script, func: Func, call: ast.Call, me: str, seen: No
         )
     if _bottom(call.func) == me:
         return call.func.attr in OF_LISTS
-    return all(begins(t, Ref, ("math.", "numpy.")) for t in script.called(call)) and bool(
-        script.called(call)
+    return surely(
+        isinstance(t, Ref) and COMPUTES.fullmatch(t.name) is not None for t in script.called(call)
     )
 
 
