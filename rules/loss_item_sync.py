@@ -36,7 +36,7 @@ from autofast.techniques.syncs.planned import (
     left_to_read,
 )
 from autofast.techniques.syncs.queue_pointers import queue_pointers
-from autofast.techniques.syncs.reads import Read, scalar_reads
+from autofast.techniques.syncs.reads import Read, recorded, scalar_reads
 from autofast.techniques.syncs.tensor_numbers import in_arithmetic
 from autofast.write.spelling import uses_gpu
 
@@ -82,6 +82,7 @@ def _reads(script: Script, options: Options) -> Iterator[Finding]:
     elif script.unread:
         yield from (finding for finding, _ in in_scripts_read_in_part(script, every))
     elif options.effect is Effect.RECIPE:
+        every += [r for r in recorded(script) if r.node not in {r.node for r in every}]
         few: Supposed | None = None
         less = supposed_in_few(script)
         while less is not few:

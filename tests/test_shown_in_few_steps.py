@@ -271,6 +271,103 @@ print(repr(trainer.total))
     fewer(MANY + text, TEST, "self.total += loss.detach().double()")
 
 
+WRITER = """
+class SummaryWriter:
+    records = []
+
+    def add_scalar(self, tag, scalar_value, global_step=None):
+        self.records.append((tag, float(scalar_value), global_step))
+
+    def add_scalars(self, tag, values, global_step=None):
+        self.records += [(f"{tag}/{key}", float(v), global_step) for key, v in values.items()]
+
+    def close(self):
+        self.records.append(("end", 0.0, None))
+"""
+WRITES = """
+from torch.utils.tensorboard import SummaryWriter
+
+class Log:
+    writer = SummaryWriter()
+
+log, writer, n = Log(), SummaryWriter(), 0
+"""
+
+
+@pytest.fixture
+def records(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, int]]:
+    """What TensorBoard has been given."""
+    module = types.ModuleType("torch.utils.tensorboard")
+    exec(WRITER, module.__dict__)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    return module.SummaryWriter.records  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "writer.add_scalar('loss', loss.item(), n)\nn += 1",
+        "writer.add_scalar('loss', loss, global_step=epoch * len(loader) + i)",
+        "if i % 2:\n    writer.add_scalar(tag='loss', scalar_value=loss.item() / 2, global_step=i)",
+        "writer.add_scalar(f'loss/{i % 2}', loss.item(), i)\nwriter.add_scalar('out', out.mean(), i)",
+        "writer.add_scalars('step', {'loss': loss.item(), 'out': out.mean().item()}, i)",
+        "value = loss.item()\nwriter.add_scalar('loss', value, i)",
+        "writer.add_scalar(next(names), loss.item(), i)",
+        "writer.add_scalar('loss', loss.item(), i)\nif i == 123:\n    break",
+        "writer.add_scalar('loss', loss.item(), i)\nprint('loss', loss.item())",
+    ],
+)
+def test_records_are_written_later(step: str, records: list[tuple[str, float, int]]) -> None:
+    """All of them, each as it was, those of one name in the same order."""
+    names = "names = iter('ab' * 999)\n"
+    text = (
+        MANY
+        + WRITES
+        + names
+        + training(step, end="print('epoch', repr(loss.item()))\nwriter.close()")
+    )
+    done = few(text)
+    assert any(") == 100:" in line for line in done.lines), (done.lines, done.refusals)
+    assert done.fixes and all(f.effect is Effect.RECIPE for f in done.fixes)
+    before, printed = (records.clear(), output(text), [*records])[1:][::-1]
+    after, again = (records.clear(), output(done.text), [*records])[1:][::-1]
+    assert len(before) > 120 and printed.splitlines()[-1] == again.splitlines()[-1]
+    for name in {tag for tag, _, _ in before}:
+        assert [r for r in after if r[0] == name] == [r for r in before if r[0] == name]
+    ends = [[n for n, r in enumerate(found) if r[0] == "end"] for found in (before, after)]
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize(
+    ("step", "around", "reason"),
+    [
+        ("writer.add_scalar('loss', loss.item())", "", ""),
+        ("writer.add_scalar('loss', loss.item(), i, time.time())", "", ""),
+        ("writer.add_scalar('loss', loss.item(), i)\nwriter.close()", "", "closes the writer"),
+        (
+            "log.writer.add_scalar('loss', loss.item(), i)\nlog.writer = SummaryWriter()",
+            "",
+            "makes another writer",
+        ),
+        ("writer.add_scalar('loss', loss.item(), i)", "try", "an exception in the loop may be"),
+    ],
+)
+def test_records_that_stay_where_they_are(step: str, around: str, reason: str) -> None:
+    text = training(step)
+    if around:
+        text = f"try:\n{indented(text, 4)}except KeyboardInterrupt:\n    writer.close()\n"
+    done = few("import time\n" + MANY + WRITES + text)
+    assert not any("== 100" in line for line in done.lines), done.lines
+    assert step.splitlines()[0] in done.text and reason in done.refusals, done.refusals
+
+
+def test_records_wait_on_request_only() -> None:
+    done = apply(
+        "loss-item-sync", MANY + WRITES + training("writer.add_scalar('a', loss.item(), i)")
+    )
+    assert not done.fixes and "`--effect recipe` keeps it" in done.refusals
+
+
 @pytest.mark.parametrize(
     ("start", "step"),
     [
@@ -296,10 +393,6 @@ print(repr(trainer.total))
         ("to = {'file': open('log.txt', 'w')}", "print(loss.item(), **to)"),
         (f"{BAR}bar = tqdm(file=open('log.txt', 'w'))", "bar.set_postfix(loss=loss.item())"),
         (f"{BAR}bar = tqdm(file=open('log.txt', 'w'))", "bar.set_postfix(**{'a': loss.item()})"),
-        (
-            "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()",
-            "writer.add_scalar('loss', loss.item(), i)",
-        ),
         (
             "import sys\nclass Tee:\n    def write(self, text): sys.__stdout__.write(text)\n"
             "    def flush(self): pass\nsys.stdout = Tee()",

@@ -24,6 +24,7 @@ import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import indent
 
 from autofast.edit.edits import After, Before, Edit, Edits, Remove, Replace, Rewrite, plain_code
 from autofast.edit.order import Rank
@@ -54,7 +55,7 @@ from autofast.techniques.syncs.liveness import Needs
 from autofast.techniques.syncs.reads import Read, gives_the_same
 from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import Sink
-from autofast.techniques.syncs.steps import first_in, is_step, place_of, runs_at_all
+from autofast.techniques.syncs.steps import EVERY, first_in, is_step, place_of, runs_at_all
 from autofast.techniques.syncs.substitution import swapped_text
 from autofast.techniques.syncs.summable import own_uses
 from autofast.write.spelling import is_taken, torch_in
@@ -112,9 +113,9 @@ def taken_off(
         _kept(script, sinks, p).replace("{core}", f"{{p{k}}}") if k < tensors else f"{{p{k}}}"
         for k, p in enumerate(payload)
     ]
-    edits: list[Edit] = [
-        Replace(first, lists.append(items), holes={f"p{k}": p for k, p in enumerate(payload)})
-    ]
+    keeps = lists.append(items)
+    keeps += lists.in_part() if sinks[0].kind == "record" else ""
+    edits: list[Edit] = [Replace(first, keeps, holes={f"p{k}": p for k, p in enumerate(payload)})]
     edits += [*lists.imports, *(Remove(sink.statement) for sink in sinks[1:])]
     lists.begin = None if needs.gates or needs.moves else lists.begins(around)
     if lists.begin is not None:
@@ -126,8 +127,9 @@ def taken_off(
     edits += [e for move in needs.moves.values() for e in move.edits]
     if needs.after:
         edits.append(After(around, lists.replay(), rank=OUTERMOST))
+    parts = len(needs.gates) + bool(needs.after) + (sinks[0].kind == "record")
     is_loop = lists.replay().startswith("for ") or ".item() for " in lists.replay()
-    return Off(edits, is_loop * (len(needs.gates) + bool(needs.after)), lists.is_total)
+    return Off(edits, is_loop * parts, lists.is_total)
 
 
 def _unread(script: Script, sinks: list[Sink]) -> list[Edit]:
@@ -272,6 +274,11 @@ class Kept:
     # ---------------------------------------------------------------------------------- in the loop
     def append(self, items: Sequence[str]) -> str:
         return f"{self.name}.append({one(items, '(' + ', '.join(items) + ')')})"
+
+    def in_part(self) -> str:
+        """The template of the code that does so for a part of the steps, where they are many."""
+        replay = indent(f"{self.replay()}\n{self.name} = []", "    ")
+        return f"\nif len({self.name}) == {EVERY}:\n{replay}"
 
     # ----------------------------------------------------------------------------- where it is read
     @property

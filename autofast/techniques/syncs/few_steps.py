@@ -16,7 +16,7 @@ from collections import ChainMap
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
-from autofast.edit.edits import Around, Edits
+from autofast.edit.edits import Around, Edit, Edits, Remove, Replace
 from autofast.edit.ignores import is_spared
 from autofast.edit.merge import anchors
 from autofast.edit.order import Rank
@@ -37,10 +37,10 @@ from autofast.model.syntax import is_stored
 from autofast.rule import Effect, Finding, Refusal
 from autofast.techniques.syncs.code_motion import NAME, movable
 from autofast.techniques.syncs.deferred import ListNames
-from autofast.techniques.syncs.steps import InFew, is_step
+from autofast.techniques.syncs.sinks import is_record
+from autofast.techniques.syncs.steps import EVERY, InFew, is_step
 from autofast.write.step_counter import step_counter
 
-EVERY = 100  # steps
 OFTEN = (Frequency.EVERY, Frequency.SOME)
 
 
@@ -72,16 +72,23 @@ class Supposed:
 
     def with_gates(self, finding: Finding) -> Finding:
         """A finding with the conditions that it counts on; one about what is shown itself, which
-        has no edits, is done by its condition.
+        has no edits, is done by its condition. Records that are written later change what is seen
+        of the training, too.
         """
         around = self.script.analysis(InFew).around
         places: list[ast.AST] = [n for e in finding.edits for n in anchors(e)]
         gates = {g: g for n in places or [finding.node] if (g := around(n)) is not None}
-        if not gates:
+        if not gates and not any(map(self._delays, finding.edits)):
             return finding
         more = (e for g in gates for e in self.edits[g])
         edits = (*finding.edits, *more)
         return replace(finding, edits=edits, refusal="", advice="", effect=Effect.RECIPE)
+
+    def _delays(self, edit: Edit) -> bool:
+        match edit:
+            case Replace(ast.Expr(call)) | Remove(ast.Expr(call)):
+                return is_record(self.script, call)
+        return False
 
 
 def supposed_in_few(script: Script) -> Supposed:

@@ -13,7 +13,7 @@ from autofast.flow.reflection import is_glance, namespace_calls
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
 from autofast.model.calls import call_of, is_name, variable_name
 from autofast.model.contents import with_contents, wrapped
-from autofast.model.events import CallFrame
+from autofast.model.events import CallFrame, inside
 from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import (
@@ -48,11 +48,17 @@ from autofast.model.values import (
 from autofast.rule import Refusal
 from autofast.techniques.syncs.code_motion import Move, move_around
 from autofast.techniques.syncs.sinks import PURE, Sink, not_a_keeper, only_counts
-from autofast.techniques.syncs.steps import catching_statements, rare_branch, where_shown
+from autofast.techniques.syncs.steps import (
+    InFew,
+    catching_statements,
+    rare_branch,
+    where_shown,
+)
 from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
 
 KNOWN_BEFORE = wordset("shape size ndim dtype")
+RECORDED_LATER = "`--effect recipe` keeps it, and writes what was kept of 100 steps at once"
 
 
 @dataclass(eq=False)
@@ -93,6 +99,9 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[Sink] = 
         raise Refusal("the loop hands over to its caller in between")
     for attempt in catching_statements(script, sink.statement, loop):
         raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
+    if sink.kind == "record":
+        _check_record(script, sink, loop)
+        return Needs(after=True)
     outside: list[ast.AST] = []
     away = (sink, *together)
     kept = [p for s in away for p in s.payload]
@@ -111,11 +120,37 @@ def needs_of(script: Script, sink: Sink, loop: Loop, together: Sequence[Sink] = 
         needs.gates.setdefault(gate, []).append(node)
     needs.after = _is_used_after(script, sink, loop, outside)
     _check_end(script, sink, loop, needs, outside)
-    if sink.kind != "number" and (caught := _tried_by_caller(script, sink, loop)) is not None:
+    if sink.kind != "number":
+        _check_callers(script, sink, loop)
+    return needs
+
+
+def _check_callers(script: Script, sink: Sink, loop: Loop) -> None:
+    if (caught := _tried_by_caller(script, sink, loop)) is not None:
         raise Refusal(
             f"an exception in the loop may be caught ({at(caught)}), and the rest would never be read"
         )
-    return needs
+
+
+def _check_record(script: Script, sink: Sink, loop: Loop) -> None:
+    """Whether records may be written some steps later, as they are where less is shown in each."""
+    if not script.analysis(InFew).is_asked:
+        raise Refusal(f"it is recorded in every step; {RECORDED_LATER}")
+    for leaving in of_kind(graph_of(script, loop).exits(loop), ast.Return):
+        raise Refusal("leaves the loop before the rest could be written", leaving)
+    for attempt in catching_statements(script, loop):
+        raise Refusal(
+            f"an exception in the loop may be caught ({at(attempt)}): the rest is not written"
+        )
+    _check_callers(script, sink, loop)
+    writers = script.values(sink.holder)
+    for closed in script.methods("close"):
+        if any(o.this in writers and inside(o.stack, loop) for o in closed):
+            raise Refusal("closes the writer in the loop", closed.node)
+    name = getattr(sink.holder, "attr", "")
+    for node in script.analysis(CallGraph).code_in(loop) if name else ():
+        if is_attribute(node, name) and is_stored(node):
+            raise Refusal("makes another writer in the loop", node)
 
 
 def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast.AST]) -> bool:

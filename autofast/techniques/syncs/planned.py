@@ -352,7 +352,8 @@ def may_join(one: Part, other: Part) -> bool:
     here = statements_beside(one[0].statement)
     below = index_in_block(here, other[0].statement) == index_in_block(here, one[0].statement) + 1
     readers = all(r.how == "item" for s, _ in (one, other) for r in s.reads)
-    return below and readers and one[1].places == other[1].places
+    alike = (one[0].kind == "record") is (other[0].kind == "record")
+    return below and readers and alike and one[1].places == other[1].places
 
 
 def later(script: Script, loop: Loop, parts: list[Part], others: set[str]) -> Iterator[Found]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autofast.flow.positions import statements_beside
@@ -10,7 +11,7 @@ from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
 from autofast.model.calls import is_method, short_name
 from autofast.model.script import Script
-from autofast.model.several import grouped
+from autofast.model.several import grouped, surely
 from autofast.model.source import statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.values import NOTHING, Const, Tensor, certainly
@@ -86,6 +87,19 @@ def scalar_reads(script: Script) -> list[Read]:
         if how != "numpy" or is_scalar(script, core):
             found.append(Read(node, core, how))
     return [r for r in found if _is_tensor(script, r.core) and not is_spelled(r.node)]
+
+
+def recorded(script: Script) -> Iterator[Read]:
+    """The tensors that TensorBoard is given, and reads itself: ``writer.add_scalar(name, loss,
+    step)``.
+    """
+    for site in script.log.of(".add_scalar"):
+        match site.node:
+            case ast.Call(args=[_, value, *_]):
+                core = without_detach(value)
+                there = surely(isinstance(t, Tensor) and on_device(t) for t in script.values(core))
+                if there and is_scalar(script, core):
+                    yield Read(value, core, "item")
 
 
 def _is_tensor(script: Script, core: ast.expr) -> bool:

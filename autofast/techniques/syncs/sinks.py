@@ -1,4 +1,6 @@
-"""Statements of a loop that only put a number away: into a sum, a list, an average."""
+"""Statements of a loop that only put a number away: into a sum, a list, an average, a record of
+TensorBoard's.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autofast.facts.host_io import COMPUTES
+from autofast.facts.host_io import COMPUTES, WRITERS
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.loops import Loop
 from autofast.flow.scopes import binds, mentions, stored_in
@@ -67,6 +69,8 @@ PURE = wordset("float int round abs min max sum pow str len bool")
 GOES_OVER = wordset("isinstance hasattr list tuple zip enumerate range sorted")
 OF_LISTS = wordset("append appendleft pop popleft get setdefault items values keys clear")
 SIZES = wordset("size numel dim nelement")
+RECORDS = wordset("add_scalar add_scalars")
+RECORDED = wordset("tag scalar_value main_tag tag_scalar_dict global_step")
 
 
 @dataclass(eq=False)
@@ -74,7 +78,8 @@ class Sink:
     """A statement of a loop that puts what it reads into ``holder`` and does nothing else.
 
     Attributes:
-        kind: ``number`` for a variable, ``object`` for a list, an array or an average meter.
+        kind: ``number`` for a variable, ``object`` for a list, an array or an average meter,
+            ``record`` for a writer of TensorBoard's.
         payload: what has to be kept in each turn: the tensors, then numbers that change from turn
             to turn.
         beside: the other statements of the loop that add to the same variable, and are put off
@@ -122,13 +127,13 @@ def sink_of(
             if contains_kind(target.slice, ast.Slice):
                 raise Refusal("")
             sink, parts = Sink(statement, reads, target.value, "object"), [target.slice, value]
-        case ast.Expr(value=ast.Call(func=ast.Attribute() as func, args=args, keywords=keywords)):
-            if why := not_a_keeper(script, func):
+        case ast.Expr(value=ast.Call(func=ast.Attribute() as func, args=args) as call):
+            record = is_record(script, call)
+            if not record and (why := not_a_keeper(script, func)):
                 raise Refusal(why)
-            sink, parts = (
-                Sink(statement, reads, func.value, "object"),
-                [*args, *(k.value for k in keywords)],
-            )
+            kind = "record" if record else "object"
+            parts = [*args, *(k.value for k in call.keywords)]
+            sink = Sink(statement, reads, func.value, kind)
         case _:
             raise Refusal("")
     if does_more(script, statement):
@@ -190,6 +195,21 @@ def _begins_as_unknown(script: Script, target: ast.Name) -> bool:
                 statement.value, (ast.Constant, ast.BinOp, ast.UnaryOp)
             ):
                 return True
+    return False
+
+
+def is_record(script: Script, call: ast.AST) -> bool:
+    """``writer.add_scalar(name, value, step)``, of a writer of TensorBoard's: what it says is the
+    same whenever it is said, but for the time.
+    """
+    match call:
+        case ast.Call(func=ast.Attribute(value=writer, attr=name), args=args, keywords=keywords):
+            steps = len(args) > 2 or "global_step" in {k.arg for k in keywords}
+            timed = len(args) > 3 or not {k.arg for k in keywords} <= RECORDED
+            writers = (
+                isinstance(t, Ext) and WRITERS.fullmatch(t.name) for t in script.values(writer)
+            )
+            return name in RECORDS and steps and not timed and surely(writers)
     return False
 
 

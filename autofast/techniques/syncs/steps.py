@@ -108,7 +108,8 @@ class InFew:
         return next((self.gates[n] for n in here if n in self.gates), None)
 
 
-FEW = "`if step % 100 == 0:`"
+EVERY = 100  # steps
+FEW = f"`if step % {EVERY} == 0:`"
 
 
 def where_shown(script: Script, node: ast.AST) -> str:
