@@ -742,3 +742,46 @@ def test_what_is_missing_in_a_part_of_something() -> None:
     source = parse(code + "    if 'a' not in task['x'].seen:\n        task['x'].seen['a'] = 1\n")
     rare = [[arm for _, arm in rare_arms_around(at(source, n), None)] for n in (3, 5)]
     assert rare == [[True], [True]]
+
+
+def test_what_functions_make_that_is_missing() -> None:
+    code = """
+def current():
+    if Log.CURRENT is None:
+        default()
+    return Log.CURRENT
+
+
+def default():
+    configure()
+
+
+def configure():
+    Log.CURRENT = Log()
+"""
+    source = parse(code)
+    assert [arm for _, arm in rare_arms_around(at(source, 3), None)] == [True]
+    other = parse(code.replace("Log.CURRENT = Log()", "Log.LAST = Log()"))
+    assert rare_arms_around(at(other, 3), None) == []
+
+
+@pytest.mark.parametrize(
+    ("test", "made", "rare"),
+    [
+        (
+            "n == self.n and self.window.type() == x.type()",
+            "self.window = window; self.n = n",
+            True,
+        ),
+        ("n == self.n", "self.n = n", True),
+        ("n == self.n and self.window.type() == x.type()", "self.n = n", False),
+        ("n == self.n", "self.n = 0", False),
+        ("n > self.n", "self.n = n", False),
+    ],
+)
+def test_what_is_made_anew_where_it_does_not_fit(test: str, made: str, rare: bool) -> None:
+    code = "def forward(self, x, n):\n    if TEST:\n        window = self.window\n    else:\n"
+    code += "        window = create(n)\n        MADE\n    return window\n"
+    source = parse(code.replace("TEST", test).replace("MADE", made))
+    found = [arm for _, arm in rare_arms_around(at(source, 5), None)]
+    assert found == ([False] if rare else [])

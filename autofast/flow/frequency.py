@@ -14,7 +14,7 @@ from autofast.flow.cfg import Graph
 from autofast.flow.graph import Node
 from autofast.flow.loops import Loop, loops_around
 from autofast.flow.scopes import is_parameter
-from autofast.model.calls import names_in
+from autofast.model.calls import is_name, names_in, short_name
 from autofast.model.contents import each_once
 from autofast.model.events import BranchFrame
 from autofast.model.source import ByNode, function_of, nodes_in, outwards, source_of
@@ -196,8 +196,10 @@ def is_first_time(frame: BranchFrame) -> bool:
         return False
     tests = list(nodes_in(gate.test, ast.Compare, ast.Call))
     looked_for = [_missing(test) for test in tests]
-    return any(_is_kept(found[0], found[2], gate) for found in looked_for if found) or any(
-        _is_counted(test, gate) for test in tests if isinstance(test, ast.Compare)
+    return (
+        any(_is_kept(found[0], found[2], gate) for found in looked_for if found)
+        or any(_is_counted(test, gate) for test in tests if isinstance(test, ast.Compare))
+        or _renews(gate, frame.arm)
     )
 
 
@@ -236,6 +238,8 @@ def is_seldom(
     """Whether ``test`` is rarely ``value``, as ``gate`` asks it; one rare part makes all of it
     rare, also of ``or``.
     """
+    if isinstance(gate, ast.If) and test is gate.test and _renews(gate, value):
+        return True
     if is_unary(test, ast.Not):
         return is_seldom(test.operand, not value, gate, seen)
     if isinstance(test, ast.BoolOp):
@@ -272,8 +276,10 @@ def _is_named(name: str, value: bool, gate: ast.AST, seen: frozenset[str]) -> bo
     made = [a for a in nodes_in(scope, ast.Assign) if len(a.targets) == 1 and a.targets[0] in bound]
     others = [a.value for a in made if not is_seldom(a.value, value, a, seen | {name})]
     own = len(bound) == len(made) and not is_parameter(function_of(gate), name)
-    return own and len(others) < len(made) and all(
-        isinstance(v, ast.Constant) and bool(v.value) is not value for v in others
+    return (
+        own
+        and len(others) < len(made)
+        and all(isinstance(v, ast.Constant) and bool(v.value) is not value for v in others)
     )
 
 
@@ -292,6 +298,23 @@ def _is_counted(test: ast.Compare, gate: ast.If) -> bool:
         ):
             return True
     return False
+
+
+def _renews(gate: ast.If, arm: bool) -> bool:
+    """Whether an arm makes anew all that an object keeps and the condition asks for, so that it
+    fits the next time: ``if channels == self.channels: ... else: self.channels = channels``.
+    """
+    block = gate.body if arm else gate.orelse
+    made = [a for stmt in block for a in nodes_in(stmt, ast.Assign)]
+    stored = {ast.unparse(t): ast.unparse(a.value) for a in made for t in a.targets}
+    asked = {ast.unparse(a) for a in nodes_in(gate.test, ast.Attribute) if is_name(a.value, "self")}
+    compared = (
+        [ast.unparse(side) for side in (test.left, test.comparators[0])]
+        for test in nodes_in(gate.test, ast.Compare)
+        if isinstance(test.ops[0], ast.NotEq if arm else ast.Eq)
+    )
+    fits = any(stored.get(a) == b or stored.get(b) == a for a, b in compared)
+    return fits and asked <= stored.keys()
 
 
 def _missing(test: ast.expr) -> tuple[str, bool, str] | None:
@@ -318,10 +341,14 @@ def _is_kept(missing: str, name: str, gate: ast.If) -> bool:
         if isinstance(assign.value, (ast.Constant, ast.Dict))
         for target in assign.targets
     )
-    called = {n.func.attr for n in nodes_in(gate, ast.Call) if isinstance(n.func, ast.Attribute)}
-    made = [f for f in source_of(gate).each(ast.FunctionDef) if f.name in called]
-    stored = (t for part in (gate, *made) for a in nodes_in(part, ast.Assign) for t in a.targets)
-    return not emptied and any(ast.unparse(target) == missing for target in stored)
+    todo: list[ast.stmt] = [] if emptied else [gate]
+    for part in each_once(todo):
+        stored = (t for a in nodes_in(part, ast.Assign) for t in a.targets)
+        if any(ast.unparse(target) == missing for target in stored):
+            return True
+        called = {short_name(n.func) for n in nodes_in(part, ast.Call)}
+        todo += (f for f in source_of(gate).each(ast.FunctionDef) if f.name in called)
+    return False
 
 
 def _is_apart(assign: ast.Assign, gate: ast.If) -> bool:
