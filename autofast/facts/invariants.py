@@ -340,7 +340,7 @@ class Invariants:
     def _comes_to(self, context: ast.AST, place: ast.AST) -> bool:
         match statement_of(context):
             case ast.With() as block:
-                run = self.calls.run_in(block)  # type: ignore[arg-type]
+                run = self.calls.run_in(block)
                 return within(place, block) or function_of(place) in run
         return True
 
