@@ -81,13 +81,14 @@ def dropped_backwards(script: Script) -> Iterator[tuple[Dropped, str]]:
     """
     if may_freeze(script):
         return
-    for step, backward, dropped in script.analysis(_Dropping).found:
+    for step, backward, dropped, why in script.analysis(_Dropping).found:
         models = _models_of(backward).values()
         for model in dropped if len(step.backwards) > 1 else ():
             if (found := _place(script, step, backward, model)) is not None:
-                yield found, against(script, model, [m for m in models if m is not model])
+                yield found, why or against(script, model, [m for m in models if m is not model])
 
 
+UNCERTAIN = "in some steps the loss may need no other model's gradient, and its backward would fail"
 # What asks a tensor for its graph, or makes one that has a gradient of its own.
 ASKING = NEEDING | wordset("grad_fn is_leaf grad retains_grad")
 CHECKPOINTS = tuple(f"torch.utils.checkpoint.checkpoint{more}" for more in ("", "_sequential"))
@@ -102,7 +103,7 @@ def ended_backwards(script: Script) -> Iterator[tuple[ast.Call, str]]:
         return
     if Training(script).blind or script.calls(*CHECKPOINTS):
         return  # it may train by other code; what is checkpointed needs inputs with a gradient
-    for step, backward, unused in script.analysis(_Dropping).found:
+    for step, backward, unused, why in script.analysis(_Dropping).found:
         through = {p for t in backward.tensors for p in t.passes}
         models, dropped = _models_of(backward), {id(m) for m in unused}
         for site in step.forwards:
@@ -111,7 +112,7 @@ def ended_backwards(script: Script) -> Iterator[tuple[ast.Call, str]]:
             if site.node in through and mine and mine.keys() <= dropped:
                 if site.call is not None and _is_of_data(script, site, site.call, backward):
                     whys = (against(script, m, others) for m in mine.values())
-                    yield site.call, first_reason(whys)
+                    yield site.call, why or first_reason(whys)
 
 
 def _models_of(backward: Backward) -> dict[int, Thing]:
@@ -139,7 +140,9 @@ def _is_of_data(script: Script, site: Site, call: ast.Call, backward: Backward) 
     given = [t for o in site for t in o.data["inputs"]]
     if not all_of(given, Tensor) or any(t.grad or t.param for t in of_kind(given, Tensor)):
         return False
-    others = [tensors_in(script.values(n.value)) for n in script.each(ast.Attribute) if n.attr in ASKING]
+    others = [
+        tensors_in(script.values(n.value)) for n in script.each(ast.Attribute) if n.attr in ASKING
+    ]
     for (kind, _), other in script.log.each():
         for o in other if other.node is not backward.node else ():
             if kind in BACKWARDS:
@@ -147,7 +150,9 @@ def _is_of_data(script: Script, site: Site, call: ast.Call, backward: Backward) 
             elif not _is_of_layer(kind, o):
                 others.append(tensors_in(handed_out(kind, o)))
     own = tensors_in(script.values(call))
-    return all(t.passes <= {call} for t in own) and not any(call in t.passes for ts in others for t in ts)
+    return all(t.passes <= {call} for t in own) and not any(
+        call in t.passes for ts in others for t in ts
+    )
 
 
 def _is_of_layer(kind: str, occurrence: Occurrence) -> bool:
@@ -164,25 +169,24 @@ def _owners(script: Script, model: Thing) -> list[Optimizer]:
 
 class _Dropping:
     """``script.analysis(_Dropping)``: the backwards of several models with those whose gradients
-    nothing uses, where others certainly learn by it.
+    nothing uses while others may learn by it, and what is not certain about that.
     """
 
     def __init__(self, script: Script):
-        self.found: list[tuple[Step, Backward, list[Thing]]] = []
+        self.found: list[tuple[Step, Backward, list[Thing], str]] = []
         backwards = [(step, b) for step in script.steps for b in step.backwards]
         for step, backward in backwards if len(backwards) > 1 < len(script.optimizers) else ():
             models = _models_of(backward).values()
             several = models if len(models) > 1 else ()
             dropped = [m for m in several if _is_unused(script, step, backward, m)]
-            if _others_learn(script, backward, dropped):
-                self.found.append((step, backward, dropped))
+            others = _models_of(backward).keys() - {id(m) for m in dropped}
+            if dropped and others:
+                why = "" if _others_learn(script, backward, others) else UNCERTAIN
+                self.found.append((step, backward, dropped, why))
 
 
-def _others_learn(script: Script, backward: Backward, dropped: list[Thing]) -> bool:
-    """Whether the loss certainly needs a gradient of other models than those."""
-    others = _models_of(backward).keys() - {id(m) for m in dropped}
-    if not dropped or not others:
-        return False
+def _others_learn(script: Script, backward: Backward, others: set[int]) -> bool:
+    """Whether the loss certainly needs a gradient of these models."""
     certain = CertainGradients(script, others)
     call = backward.node
     given = [*arguments_of(call), receiver_of(call)] if isinstance(call, ast.Call) else []
