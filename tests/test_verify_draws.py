@@ -90,6 +90,37 @@ def test_draws_of_one_size(
         assert (check.passed if check is not None else None) is passed
 
 
+ONE_BY_ONE = {"numbers 1": 320, "numbers 64": 160, "normals 192": 160, "choices 120": 160}
+AT_ONCE = {"numbers 8": 40, "numbers 512": 20, "normals 1536": 20, "choices 120": 160}
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (AT_ONCE, ""),
+        ({**AT_ONCE, "numbers 8": 20, "numbers 1": 20}, "140 draws of 1 number less, 20 of those"),
+        ({**AT_ONCE, "numbers 8": 0, "numbers 1": 40}, "280 draws of 1 number less, 40 of those"),
+        ({**AT_ONCE, "normals 1536": 0, "normals 192": 20}, "140 draws of 192 numbers less"),
+        ({**ONE_BY_ONE, "normals 192": 0, "normals 64": 160}, "160 draws of 64 numbers in place"),
+        ({**ONE_BY_ONE, "normals 192": 0, "normals 100": 160}, ""),  # what nobody needed
+        ({**ONE_BY_ONE, "normals 192": 0, "normals 64": 160, "numbers 128": 160}, ""),
+        ({**AT_ONCE, "numbers 8": 20, "numbers 1": 20, "wholes 8": 20}, ""),  # by another kind
+        ({**AT_ONCE, "numbers 8": 20, "numbers 1": 33}, ""),  # as draws have it
+    ],
+)
+def test_numbers_that_are_missing_to_the_last_one(after: dict[str, int], said: str) -> None:
+    """Of 8 samples in each of 20 steps."""
+    losses = tuple(1.0 - i / 100 for i in range(20))
+    runs = []
+    for arm, drawn in (("original", ONE_BY_ONE), ("original", ONE_BY_ONE), ("rewritten", after)):
+        states = tuple(f"{arm}{i}" for i in range(20))
+        some = tuple(x + 0.01 * (arm == "rewritten") for x in losses)
+        runs.append(made(arm, some, states=states, drawn={"whole": drawn}))
+    check = draws.check(gather("unknown", runs))
+    found = check.text if check is not None and check.passed is False else ""
+    assert said in found and bool(said) == bool(found)
+
+
 def test_what_is_drawn_once_stands_for_nothing_in_shorter_runs() -> None:
     """The training stops by its own numbers: data made before it are no more for that."""
     before = {"numbers 1000000": 1, "numbers 60": 400, "numbers 9": 12}

@@ -2,7 +2,9 @@
 
 The numbers are counted that are drawn at a time, within models and beside them, in training and
 without gradients. Draws of one size that are made half as often or less, with less than a quarter
-of these numbers in their place, are lost, or shared by samples, steps or passes.
+of these numbers in their place, are lost, or shared by samples, steps or passes. So are numbers
+that are missing to the last one where draws have come together: as many as the samples of a batch
+share, or as many draws as before of a part of the size.
 
 Numbers that are drawn without gradients in one of the two scripts alone are noise in evaluations,
 and what these print hides it; where training is the same but for rounding, that tells by itself.
@@ -16,6 +18,7 @@ from collections.abc import Mapping
 from itertools import product
 
 from autofast.model.several import surely
+from autofast.report.style import count
 from autofast.verify.estimates import median
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Evaluation, Run
@@ -70,6 +73,10 @@ def _sizes(ev: Evidence) -> Check | None:
         if kind != "choices":
             text = f"{times:.0f} draws of {size} numbers less, {gained:.0f} in place of {lost:.0f}"
         return _said(ev, text, "lost, or one for several samples, steps or passes")
+    pairs = zip(*counts, ev.pairs, strict=True)
+    shared = [_at_once(one, two, a) or _in_part(one, two) for one, two, (a, _) in pairs]
+    if all(shared):
+        return _said(ev, f"{shared[0]}, none in their place", "one for several samples or axes")
     rows = [tuple(map(_numbers, pair)) for pair in ev.pairs]
     text = f"{rows[0][1][0]} numbers are drawn without gradients, as in an evaluation, {rows[0][0][0]} in the original"
     if all(2 * y < x and 2 * (more - all_) <= y - x for (x, all_), (y, more) in rows):
@@ -77,6 +84,50 @@ def _sizes(ev: Evidence) -> Check | None:
     if all(y > 0 == x and 2 * (more - all_) >= y for (x, all_), (y, more) in rows):
         return differs(f"{text}, and as many in training")
     return None
+
+
+def _gone(one: Drawn, two: Drawn) -> Counter[str]:
+    """How many numbers are missing, by kind; empty where there are more of some kind, which may
+    stand for them."""
+    gone = Counter[str]()
+    for sign, some in ((1, one), (-1, two)):
+        for (kind, _), (_, numbers) in _by_size(some, 1).items():
+            gone[kind] += (kind != "choices") * sign * round(numbers)
+    return gone if min(gone.values(), default=0) >= 0 else Counter()
+
+
+def _at_once(one: Drawn, two: Drawn, run: Run) -> str:
+    """A number for each sample has become one for the batch, among others that are still one for
+    each, in draws of any size: as many are missing, to the last one."""
+    gone, steps = _gone(one, two), run.steps_made
+    for (kind, size), (times, _) in _by_size(one, 1).items() if steps >= OFTEN else ():
+        now = two.get(f"{kind} {size}", 0)
+        for rows, each in product(_samples(run), range(1, int(now // steps) + 1)):
+            many = each * (rows - steps)
+            if 0 < many <= times - now and gone[kind] == many * size:
+                return f"{many} draws of {count(size, 'number')} less, {each * steps} of those left are one for a batch"
+    return ""
+
+
+def _in_part(one: Drawn, two: Drawn) -> str:
+    """As many draws as before, each of a part of the numbers: noise that some axes share."""
+    gone = _gone(one, two)
+    before, after = (_by_size(some, 1) for some in (one, two))
+    lost = {k: times for k, (times, _) in before.items() if not after.get(k, (0, 0))[0]}
+    for ((kind, size), times), ((other, part), (now, _)) in product(lost.items(), after.items()):
+        more = now - before.get((other, part), (0, 0))[0]
+        smaller = kind == other and part < size and size % part == 0
+        if smaller and times == more >= OFTEN and gone[kind] == times * (size - part):
+            return f"{times:.0f} draws of {count(part, 'number')} in place of as many of {size}"
+    return ""
+
+
+def _samples(run: Run) -> set[int]:
+    """Of all steps together, as loaders give them or as a model is given them."""
+    by_model = Counter[int]()
+    for call in run.record.calls:
+        by_model[call.model] += call.samples
+    return {sum(step.samples for step in run.record.steps), *by_model.values()}
 
 
 def _said(ev: Evidence, text: str, means: str) -> Check:

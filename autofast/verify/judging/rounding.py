@@ -130,16 +130,18 @@ def _share(x: float, y: float, usual: Sequence[float | None] = ()) -> float:
 
 
 def _against(far: Mapping[str, float], known: Tolerance) -> tuple[str, float]:
-    """Relative differences in words, and how many times as far as is allowed the worst of them
-    is.
+    """Relative differences in words (where some are too large, these), and how many times as far as
+    is allowed the worst of them is.
     """
     allowed = {what: known.of(name) for some in (FIRSTS, WORDS) for name, what in some.items()}
     allowed["loss"] = known.loss
+    worst = max(value / allowed[what] for what, value in far.items())
     words = "; ".join(
         f"{what} differs by {100 * value:.2g} % (allowed {100 * allowed[what]:g} %)"
         for what, value in far.items()
+        if worst <= 1 or value > allowed[what]
     )
-    return f"{words}, for {known.name}", max(v / allowed[what] for what, v in far.items())
+    return f"{words}, for {known.name}", worst
 
 
 def parting_step(ev: Evidence) -> Check | None:
