@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 from autofast.model.several import surely
@@ -69,18 +69,21 @@ def _sizes(ev: Evidence) -> Check | None:
     found = [_lost(a, b, fewer, 1) or _lost(a, b, fewer, 2) for a, b in zip(*counts, strict=True)]
     if all(found):
         (kind, size), times, lost, gained = next(one for one in found if one)
+        otherwise = (*UNSEEN, *SHAPED) if kind == "normals" else UNSEEN
         text = f"{times:.0f} orders or choices of {size} less, {gained:.0f} numbers in place"
         if kind != "choices":
             text = f"{times:.0f} draws of {size} numbers less, {gained:.0f} in place of {lost:.0f}"
-        return _said(ev, text, "lost, or one for several samples, steps or passes")
+        means = "lost, or one for several samples, steps or passes"
+        return _said(ev, text, means, otherwise)
     pairs = zip(*counts, ev.pairs, strict=True)
     shared = [_at_once(one, two, a) or _in_part(one, two) for one, two, (a, _) in pairs]
     if all(shared):
-        return _said(ev, f"{shared[0]}, none in their place", "one for several samples or axes")
+        text = f"{shared[0]}, none in their place"
+        return _said(ev, text, "one for several samples or axes", UNSEEN)
     rows = [tuple(map(_numbers, pair)) for pair in ev.pairs]
     text = f"{rows[0][1][0]} numbers are drawn without gradients, as in an evaluation, {rows[0][0][0]} in the original"
     if all(2 * y < x and 2 * (more - all_) <= y - x for (x, all_), (y, more) in rows):
-        return _said(ev, text, "lost, or one for several samples")
+        return _said(ev, text, "lost, or one for several samples", (*UNSEEN, *SHAPED))
     if all(y > 0 == x and 2 * (more - all_) >= y for (x, all_), (y, more) in rows):
         return differs(f"{text}, and as many in training")
     return None
@@ -130,17 +133,17 @@ def _samples(run: Run) -> set[int]:
     return {sum(step.samples for step in run.record.steps), *by_model.values()}
 
 
-def _said(ev: Evidence, text: str, means: str) -> Check:
+def _said(ev: Evidence, text: str, means: str, otherwise: Sequence[str]) -> Check:
     files = [pair for path, pair in ev.b.changed.items() if path != ev.b.script[0]]
     texts = [r.script[1] + "".join(f[k] for f in files) for k, r in enumerate(ev.both)]
-    if any(texts[1].count(word) > texts[0].count(word) for word in (*UNSEEN, *SHAPED)):
+    if any(texts[1].count(word) > texts[0].count(word) for word in otherwise):
         return unclear(f"{text}, unless made otherwise, in a generator of its own, or a graph")
     return differs(f"{text}: {means}")
 
 
 def _comparable(a: Run, b: Run) -> bool:
-    """As many workers, whose draws are not counted, and no more masks of dropout in the place of
-    draws."""
+    """As many workers, whose draws are not always counted, and no more masks of dropout in the
+    place of draws."""
     workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
     masks = [sum(run.record.masks or ()) for run in (a, b)]
     known = all("whole" in run.record.drawn for run in (a, b))

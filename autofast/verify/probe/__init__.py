@@ -17,8 +17,9 @@ that launchers may order their arguments as they like.
     CUDA: events, waits of the host, utilisation state.py        the models: prints of their state,
     training flags, perturbation common.py       the same random numbers for two scripts, step
     for step prints.py       a tensor in a few numbers averages.py     averages of the weights, and
-    by which law they follow children.py     processes that the script starts itself: ranks, and
-    what is not followed saves.py        checkpoints, and files written outside the working folder
+    by which law they follow carried.py      what workers draw children.py     processes that the
+    script starts itself: ranks, and what is not followed saves.py        checkpoints, and files
+    written outside the working folder
     watch.py what is asked for by place: batches, copies, reads, shapes operations.py   how many
     operations a step begins, how long the GPU idles seeds.py        seeds from outside, and shifts
     of the script's own double.py       the same run in double precision surroundings.py

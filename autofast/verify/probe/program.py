@@ -135,7 +135,7 @@ def torch_arrived(
         steps.watch = Watch()
         steps.constructed.append(steps.watch.used)
     if steps is not None and wanted.state:
-        from . import averages, draws, inputs, masks, own, precision, rows, sizes
+        from . import averages, carried, draws, inputs, masks, own, precision, rows, sizes
 
         kinds = attempt("precision", precision.Precision)
         if kinds is not None:
@@ -145,6 +145,8 @@ def torch_arrived(
         given = attempt("inputs", lambda: inputs.Inputs(probe, fetches))
         given.draws = random = attempt("draws", lambda: draws.Draws(probe, again))
         random.sizes = counted = attempt("sizes of draws", lambda: sizes.Sizes(probe, again.idle))
+        if counted is not None:
+            attempt("draws of workers", lambda: carried.Carrying(counted))
         made = attempt("generators of its own", lambda: own.Own(probe, counted))
         if counted is not None:
             steps.random = lambda: f"{surroundings.random_digest()} {counted.drawn['sequence']}"

@@ -39,7 +39,8 @@ task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
 class Sizes:
     """``drawn``: of the first steps, under "sequence" a digest of all calls in their order but for
-    those of a generator that is given (a sampler's), and under "among" one of what these drew from.
+    those of a generator that is given (a sampler's), and under "among" one of what these drew from;
+    "unseen" are batches of which workers do not tell what they drew (carried.py).
     ``whole``: by kind and size how often that much was drawn with gradients, and ``idle``: without.
     ``evaluated``: with common random numbers a digest of
     the calls without gradients since the last step, which are then none of the sequence."""
@@ -47,7 +48,7 @@ class Sizes:
     def __init__(self, probe: Probe, idle: Callable[[], bool]) -> None:
         self.probe, self.no_training = probe, idle
         self.evaluated = 0
-        self.drawn = {"sequence": 0, "among": 0}
+        self.drawn = {"sequence": 0, "among": 0, "unseen": 0}
         self.whole: dict[str, int] = {}
         self.idle: dict[str, int] = {}
         self.drawing: Any = None  # common.Common's, asked before each draw
