@@ -12,7 +12,7 @@ import pytest
 
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import gather
-from autofast.verify.evidence.record import FULL, Call, Evaluation, Run, Step
+from autofast.verify.evidence.record import FULL, Call, Evaluation, Pass, Run, Step
 from autofast.verify.judging import draws, printed, rounding
 from autofast.verify.judging.parity import judge
 from autofast.verify.result import Sameness
@@ -119,6 +119,31 @@ def test_numbers_that_are_missing_to_the_last_one(after: dict[str, int], said: s
     check = draws.check(gather("unknown", runs))
     found = check.text if check is not None and check.passed is False else ""
     assert said in found and bool(said) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("workers", "unseen", "wrong"),
+    [((0, 0), (0, 0), True), ((0, 4), (0, 0), True), ((2, 4), (0, 0), True), ((4, 2), (0, 0), False),
+     ((2, 2), (3, 3), True), ((0, 4), (0, 3), False)],
+)  # fmt: skip
+def test_draws_of_other_workers(
+    workers: tuple[int, int], unseen: tuple[int, int], wrong: bool
+) -> None:
+    """Fewer may draw tables of their own less often, and what is not counted tells nothing."""
+    runs = []
+    for place, arm in ((0, "original"), (0, "original"), (1, "rewritten")):
+        whole = {
+            "sizes": {"unseen": unseen[place]},
+            "whole": {**SIZES, "numbers 60": 24 - 24 * place},
+        }
+        passes = (Pass(0, True, 4, 32, True, workers[place]),)
+        runs.append(replace_drawn(sized(arm, passes=passes), whole))
+    check = draws.check(gather("unknown", runs))
+    assert (check is not None and check.passed is False) == wrong
+
+
+def replace_drawn(run: Run, drawn: dict[str, Any]) -> Run:
+    return replace(run, records=(replace(run.record, drawn=drawn),))
 
 
 def test_what_is_drawn_once_stands_for_nothing_in_shorter_runs() -> None:

@@ -142,12 +142,14 @@ def _said(ev: Evidence, text: str, means: str, otherwise: Sequence[str]) -> Chec
 
 
 def _comparable(a: Run, b: Run) -> bool:
-    """As many workers, whose draws are not always counted, and no more masks of dropout in the
-    place of draws."""
+    """As many workers, or more whose draws are all counted (each may draw a table of its own), and
+    no more masks of dropout in the place of draws."""
     workers = [{p.workers for p in run.record.passes if p.training} for run in (a, b)]
+    told = all(run.record.drawn.get("sizes", {}).get("unseen") == 0 for run in (a, b))
     masks = [sum(run.record.masks or ()) for run in (a, b)]
     known = all("whole" in run.record.drawn for run in (a, b))
-    return known and workers[0] == workers[1] and masks[1] <= masks[0]
+    as_many = told and all(workers) and max(workers[0]) <= min(workers[1])
+    return known and (as_many or workers[0] == workers[1]) and masks[1] <= masks[0]
 
 
 def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
