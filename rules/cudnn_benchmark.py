@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from autofast.edit.edits import Before
 from autofast.facts.cost import gains
 from autofast.facts.input_shapes import FLAG, why_inputs_vary
-from autofast.facts.parts import not_known, trained_models
+from autofast.facts.parts import not_known, trained_models, why_layers_unknown
 from autofast.facts.sent_by_value import against_backends
 from autofast.flow.positions import happens_in, index_in_block, nodes_of
 from autofast.model.events import BranchFrame, Site, inside
 from autofast.model.names import CONVOLVE
+from autofast.model.roles import Model
 from autofast.model.script import Script
 from autofast.model.several import of_kind
 from autofast.model.source import at, block_of, parent_of, source_of, statement_of
@@ -51,6 +52,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         models = trained_models(script)
         if _convolves(script) or not models or any(not_known(m) for m in models):
             yield from _written(script, message)
+        if not script.flags(FLAG) and (why := _why_silent(script, models)):
+            yield Finding(place or script.steps[0].loop, message, refusal=why)
         return
     torch, imports = torch_in(source_of(place))
     value = _value(script, place, torch)
@@ -83,6 +86,15 @@ def _convolves(script: Script) -> bool:
     return any(layer.startswith(CONVOLVE) for layer in layers) or any(
         inside(o.stack, step.loop) for s in script.calls(*kinds) for o in s for step in script.steps
     )
+
+
+def _why_silent(script: Script, models: list[Model]) -> str:
+    """Why nothing is said where nobody has decided; empty where no network convolves."""
+    if _convolves(script):
+        return f"no statement of {script.entry.rel} is known to come before the network and to lead to the training"
+    where = at(script.steps[0].loop)
+    unknown = f"which network trains in the loop on {where} is not known" * (not models)
+    return next(filter(None, map(why_layers_unknown, models)), unknown)
 
 
 def _written(script: Script, message: str) -> Iterator[Finding]:

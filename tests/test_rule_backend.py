@@ -91,6 +91,48 @@ def test_flags_stand_above_the_call_of_a_method(rule: str) -> None:
     assert after(twice.text, done.lines[0]).startswith("model = ")  # no statement leads to all
 
 
+JOBS = """\
+import sys
+from jobs import Job
+
+def main():
+    job = Job()
+    if len(sys.argv) > 99:
+        sys.exit(1)
+    job.run()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("rule", ["tf32", "cudnn-benchmark"])
+def test_flags_stand_above_the_call_that_makes_the_model_and_trains_it(rule: str) -> None:
+    """Both happen in a file that is imported."""
+    body = textwrap.indent(BODY, "        ")
+    files = {"jobs.py": f"{HEAD}\nclass Job:\n    def run(self):\n{body}"}
+    done = apply(rule, JOBS, files=files)
+    assert done.lines[0] == "import torch" and len(done.lines) == 2
+    assert after(done.text, done.lines[1]) == "job.run()"
+    twice = apply(rule, JOBS.replace("    job.run()", "    job.run()\n    job.run()"), files=files)
+    assert after(twice.text, done.lines[1]) == "job.run()"
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        ("nn.Sequential(SharedMLP(1, 2), nn.Flatten())", "layers.SharedMLP is not in this project"),
+        ("nn.DataParallel(eval(sys.argv[1])())", "which network trains in the loop on line 10 of"),
+        ("nn.Sequential(nn.Flatten(), nn.Linear(64, 2))", ""),
+    ],
+)
+def test_networks_that_may_convolve_are_no_reason_for_silence(network: str, reason: str) -> None:
+    made = "nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2))"
+    head = "import sys\nfrom layers import SharedMLP\n"
+    done = apply("cudnn-benchmark", head + HEAD + BODY.replace(made, network))
+    assert not done.fixes and bool(done.refusals) is bool(reason) and reason in done.refusals
+
+
 ATTACK = """
 def attack(net, x, y):
     delta = torch.zeros_like(x, requires_grad=True)

@@ -21,6 +21,7 @@ OF_MODELS = (
     *("torch", "torchvision", "torchaudio", "timm", "transformers", "peft"),
     *"segmentation_models_pytorch efficientnet_pytorch geffnet pretrainedmodels resnest".split(),
 )
+CONTAINERS = tuple(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict"))
 PLAIN = (Const, Num, Tensor, Arg)  # they hold nothing
 
 
@@ -33,6 +34,19 @@ def not_known(model: Model) -> str:
     unread = is_elsewhere and not is_module(thing)
     why = model.unknown or ("it is not in this project" if unread else "")
     return f"what {model.name} is made of is not known: {why}" if why else ""
+
+
+def why_layers_unknown(model: Model) -> str:
+    """Why it is not known which layers a model has: it, or a layer in one of its containers, is of
+    code that is not read; empty where they are all known.
+    """
+    if why := not_known(model):
+        return why
+    for part in of_kind(parts_of(model.thing).values(), Ext):
+        for layer in of_kind(members(part), Ext) if part.name.startswith(CONTAINERS) else ():
+            if first_part(layer.name) not in OF_MODELS and not is_module(layer):
+                return f"what {model.name} is made of is not known: {layer.name} is not in this project"
+    return ""
 
 
 def parts_of(*modules: Thing) -> Mapping[int, Thing]:

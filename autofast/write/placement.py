@@ -5,6 +5,7 @@ first model is built.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from autofast.facts.parts import trained_models
 from autofast.flow.positions import index_in_block
@@ -26,7 +27,7 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import is_docstring
 from autofast.model.tensors import target_of
-from autofast.model.values import any_of, const, of_kind
+from autofast.model.values import Where, any_of, const, of_kind
 
 NESTS = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match,
@@ -40,7 +41,8 @@ def setup_place(script: Script) -> ast.stmt | None:
     It is the statement of the entry file that leads to the making of the first model, out of all
     conditions and loops. Where another process trains (``mp.spawn``), flags set in the parent would
     not reach it: then it is the first statement of the function it runs. Where the model comes from
-    outside the file, it is where the file moves it or builds its optimizer.
+    outside the file, it is where the file moves it or builds its optimizer, or the statement that
+    leads to the training as well.
     """
     if _trains_in_a_child(script):
         return _in_the_child(script)
@@ -50,7 +52,8 @@ def setup_place(script: Script) -> ast.stmt | None:
         _here(script.entry, site.node) for m in models for site in m.moves if _to_a_device(site)
     ]
     built = [_here(script.entry, o.node) for o in script.optimizers]
-    for places in (made, moved, built):
+    above = [_leading_to_both(script, m) for m in models if _from_the_top(m)]
+    for places in (made, moved, built, above):
         if found := [p for p in places if p is not None and _comes_first(script, p)]:
             return _with_preparation(_above_methods(script, min(found, key=lambda s: s.lineno)))
     return None
@@ -184,20 +187,35 @@ def _leading_to(script: Script, model: Model) -> ast.stmt | None:
     """The statement of the entry file below which the model is made: in the function that leads to
     the training as well, if that can be.
     """
-    made = model.thing.made
-    calls = of_kind(made, CallFrame)
-    common = max((_shared(calls, step.stack) for step in script.steps), default=0)
+    calls = of_kind(model.thing.made, CallFrame)
     # From the function that trains, inwards.
-    nodes = [*(f.node for f in calls[common:]), model.node]
-    for node in (nodes[0], *reversed(nodes)):
+    nodes = [*(f.node for f in calls[_shared(script, calls) :]), model.node]
+    return _first_here(script, model, (nodes[0], *reversed(nodes)))
+
+
+def _leading_to_both(script: Script, model: Model) -> ast.stmt | None:
+    """The statement of the entry file below which the model is made and trained."""
+    calls = of_kind(model.thing.made, CallFrame)
+    both = calls[: _shared(script, calls)]
+    return _first_here(script, model, [f.node for f in reversed(both)])
+
+
+def _first_here(script: Script, model: Model, nodes: Iterable[Where]) -> ast.stmt | None:
+    """The statement around the first of these calls that stands in the entry file."""
+    for node in nodes:
         if isinstance(node, ast.Call) and source_of(node) is script.entry:
             return _outermost(
-                statement_of(node), {f.node for f in made if isinstance(f, GuardFrame)}
+                statement_of(node), {f.node for f in model.thing.made if isinstance(f, GuardFrame)}
             )
     return None
 
 
-def _shared(calls: list[CallFrame], stack: Stack) -> int:
+def _shared(script: Script, calls: list[CallFrame]) -> int:
+    """How many calls lead to a training as well."""
+    return max((_common(calls, step.stack) for step in script.steps), default=0)
+
+
+def _common(calls: list[CallFrame], stack: Stack) -> int:
     """How many calls lead to both places."""
     others = of_kind(stack, CallFrame)
     n = 0
