@@ -296,7 +296,7 @@ WARPS = """if args.warp:
             grid = F.affine_grid(torch.eye(2, 3)[None], (1, 1, *h.shape), align_corners=False)
             h = F.grid_sample(h[None, None], grid, align_corners=False)[0, 0]
         return torch.sigmoid(self.b(h))"""
-MSE, BCE = "F.mse_loss(p, wanted)", "F.binary_cross_entropy(p, wanted)"
+MSE, BCE = "F.mse_loss(p, wanted)", "F.binary_cross_entropy(p * 0.9, wanted)"
 WEIGHED = f"if args.weight > 0:\n        loss = loss + args.weight * {BCE}"
 
 
@@ -693,3 +693,69 @@ def test_gradients_of_outputs(use: str) -> None:
     assert not done.fixes and "asks for the gradient of what a network gives" in done.refusals
     other = text.replace(f"    {use}\n", "    print(model.a.weight.grad)\n")
     assert amp(other).fixes
+
+
+# ---------------------------------------------- sigmoids that a binary cross entropy is taken of
+def probable(returns: str, loss: str, init: str = "") -> str:
+    head = HEAD.replace(RETURN, returns)
+    head = head.replace(
+        "        self.b = nn.Linear(32, 4)\n", f"        self.b = nn.Linear(32, 4)\n{init}"
+    )
+    return head + LOOP.replace(LOSS, f"wanted = F.one_hot(y, 4).float()\n    {loss}")
+
+
+PRODUCTS = "self.b(torch.relu(self.a(x)))"
+LAYER = "        self.act = nn.Sigmoid()\n"
+TAKEN = "loss = F.binary_cross_entropy(model(x), wanted)"
+
+
+@pytest.mark.parametrize(
+    ("returns", "full", "loss", "init"),
+    [
+        (f"return torch.sigmoid({PRODUCTS})", f"torch.sigmoid({PRODUCTS}.float())", TAKEN, ""),
+        (f"return {PRODUCTS}.sigmoid()", f"{PRODUCTS}.float().sigmoid()", TAKEN, ""),
+        (f"return self.act({PRODUCTS})", f"self.act({PRODUCTS}.float())", TAKEN, LAYER),
+        (
+            f"h = {PRODUCTS}\n        return F.sigmoid(h), torch.sigmoid(h * 2)",
+            "return F.sigmoid(h.float()), torch.sigmoid((h * 2).float())",
+            "p, q = model(x)\n    loss = nn.BCELoss()(p, wanted) + nn.BCELoss()(q, wanted)",
+            "",
+        ),
+    ],
+)
+def test_a_sigmoid_in_a_network_computes_in_fp32(
+    returns: str, full: str, loss: str, init: str
+) -> None:
+    """As a loss of logits does: in 16 bits it would be 1 for what is nearly 1."""
+    done = amp(probable(returns, loss, init), precision="fp16")
+    assert full in done.text, done.refusals
+    assert ".float()" not in done.text.split("for i in range")[1].split("autocast")[1]
+    assert not faked(done)
+    assert not amp(done.text, precision="fp16").fixes
+
+
+def test_an_evaluation_beside_it_has_the_same_sigmoid() -> None:
+    text = probable(f"return torch.sigmoid({PRODUCTS})", TAKEN)
+    text += "with torch.no_grad():\n    for i in range(6):\n        losses.append(F.mse_loss(model(X[i].to(device)), torch.zeros(16, 4)).item())\n"
+    done = amp(text, precision="fp16")
+    assert done.text.count("with torch.autocast") == 2 and done.text.count("torch.sigmoid") == 1
+    assert done.text.count(f"{PRODUCTS}.float())") == 1 and not faked(done)
+
+
+@pytest.mark.parametrize(
+    ("returns", "loss", "init"),
+    [
+        # called by a container, and what is not, or not always, its very result
+        (f"return self.act({PRODUCTS})", TAKEN, LAYER.replace("nn.S", "nn.Sequential(nn.S") .replace("()", "())")),
+        (f"return torch.sigmoid({PRODUCTS}) * 0.9", TAKEN, ""),
+        (f"return torch.sigmoid({PRODUCTS})", TAKEN.replace("model(x)", "model(x).clamp(1e-4, 1 - 1e-4)"), ""),
+    ],
+)  # fmt: skip
+def test_other_probabilities_are_refused(returns: str, loss: str, init: str) -> None:
+    done = amp(probable(returns, loss, init))
+    assert not done.fixes and "binary_cross_entropy" in done.refusals
+
+
+def test_a_sigmoid_of_fp32_stays_as_it_is() -> None:
+    done = amp(probable(f"return torch.sigmoid({PRODUCTS}.float())", TAKEN), precision="fp16")
+    assert "float().float()" not in done.text and done.fixes and not faked(done)

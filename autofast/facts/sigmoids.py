@@ -121,6 +121,20 @@ def taken_by(sigmoid: ast.Call) -> ast.expr | None:
     return sigmoid.func.value if method and not sigmoid.keywords else None  # type: ignore[attr-defined]
 
 
+def called_sigmoids(script: Script, group: Group) -> list[ast.Call]:
+    """The calls of sigmoids in a group; none where a layer is called elsewhere, by a container."""
+    calls = group.calls if len(group.calls) == len(group.sigmoids) else []
+    plain = [c for c in calls if taken_by(c) is not None and not makes_layer(script, c)]
+    every = all(map(_is_sigmoid, (t for c in plain for t in script.called(c))))
+    return plain if every and plain == calls else []
+
+
+def _is_sigmoid(thing: Thing) -> bool:
+    """``torch.sigmoid``, ``x.sigmoid`` or a layer that is one."""
+    layer = is_named(thing, Ext, LAYER)
+    return layer or is_named(thing, Ref, FUNCTIONS) or is_named(thing, Method, "sigmoid")
+
+
 def makes_layer(script: Script, call: ast.Call) -> bool:
     return any_named(script.values(call), Ext, LAYER)
 
@@ -221,11 +235,8 @@ class _Proof:
         if makes_layer(self.script, place):
             self._layers(place)
             return
-        for thing in self.script.called(place):
-            plain = is_named(thing, Ref, FUNCTIONS)
-            method = is_named(thing, Method, "sigmoid")
-            if not plain and not method and not is_named(thing, Ext, LAYER):
-                raise Refusal(f"what {at(place)} calls is not always a sigmoid")
+        if not all(map(_is_sigmoid, self.script.called(place))):
+            raise Refusal(f"what {at(place)} calls is not always a sigmoid")
         if taken_by(place) is None:
             raise Refusal(f"what goes into the sigmoid on {at(place)} does not stand there")
 

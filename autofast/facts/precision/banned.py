@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import dataclass
+
 from autofast.model.events import Site
 from autofast.model.names import last_part
 from autofast.model.source import at
@@ -9,6 +12,21 @@ from autofast.model.values import Ext, Inst, Ref, Thing
 
 # An error under CUDA autocast.
 BANNED = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """What becomes of the probabilities that a binary cross entropy is taken of.
+
+    ``logits``: the losses that are to take logits, and the sigmoids that go. ``full``: the sigmoids
+    that compute in fp32 where the rest runs in 16 bits.
+    """
+
+    logits: frozenset[ast.AST] = frozenset()
+    full: frozenset[ast.AST] = frozenset()
+
+
+AS_THEY_ARE = Probabilities()
 
 
 def banned_loss(loss: Thing | None) -> str:

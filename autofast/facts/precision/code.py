@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.facts.hooks import Hooks
+from autofast.facts.precision.banned import AS_THEY_ARE, Probabilities
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in, nodes_of
 from autofast.model.contents import without_wrappers
@@ -23,8 +24,8 @@ from autofast.model.values import Cls, Reason, Thing, Unknown, is_chosen
 class Code:
     """Statements (or expressions), and all code of the project that they call.
 
-    ``logits``: the losses that are to take logits, and of the sigmoids that go. ``target``: the
-    kind of device that 16 bits are for; hooks count then, those that run in a pass as code of it.
+    ``target``: the kind of device that 16 bits are for; hooks count then, those that run in a pass
+    as code of it.
     """
 
     def __init__(
@@ -32,11 +33,11 @@ class Code:
         script: Script,
         statements: Iterable[ast.AST],
         models: Iterable[Thing],
-        logits: frozenset[ast.AST] = frozenset(),
+        probabilities: Probabilities = AS_THEY_ARE,
         target: str = "",
     ):
         self.script = script
-        self.logits, self.target = logits, target
+        self.probabilities, self.target = probabilities, target
         self.statements = list(statements)
         self.here = nodes_of(self.statements)
         self.models = _models(script, models)
@@ -47,7 +48,7 @@ class Code:
 
     def other(self, statements: Iterable[ast.AST], models: Iterable[Thing]) -> Code:
         """Other statements, under the same decisions."""
-        return Code(self.script, statements, models, self.logits, self.target)
+        return Code(self.script, statements, models, self.probabilities, self.target)
 
     def _called(self) -> list[ast.AST]:
         """The functions that are called, and the forward passes of the models, but no

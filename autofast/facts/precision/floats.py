@@ -35,9 +35,7 @@ def is_float(script: Script, expr: ast.expr, deeper: int = DEPTH) -> bool:
 
 def is_weightless(module: Thing) -> bool:
     """Whether a module is of layers of torch that have no weights, or containers of such."""
-    plain = all(
-        isinstance(t, Seq) or is_named(t, Ext, KEEPS) for t in held_by(module)
-    )
+    plain = all(isinstance(t, Seq) or is_named(t, Ext, KEEPS) for t in held_by(module))
     return isinstance(module, Ext) and plain
 
 

@@ -41,9 +41,10 @@ DEPTH = 8  # calls of functions and variables that are followed
 
 
 class FullOutputs:
-    """``script.analysis(FullOutputs)``: asks of calls."""
+    """``script.analysis(FullOutputs)``: asks of calls. ``full`` are more of them that give fp32."""
 
-    def __init__(self, script: Script):
+    def __init__(self, script: Script, full: frozenset[ast.AST] = frozenset()):
+        self.full = full
         self.script, self.calls, self.flow = (
             script,
             script.analysis(CallGraph),
@@ -87,6 +88,8 @@ class FullOutputs:
         return self.script.must_be(expr, Const, Num, Arg)
 
     def _call(self, call: ast.Call, part: int | None, depth: int) -> bool:
+        if call in self.full:
+            return part is None
         found = [inner for t in self.script.called(call) for inner in without_wrappers(t)]
         return surely(self._thing(t, call, part, depth) for t in found)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from autofast.facts.precision.activations import holds_output
+from autofast.facts.precision.banned import AS_THEY_ARE, Probabilities
 from autofast.facts.precision.full_outputs import NORMALIZE, FullOutputs
 from autofast.flow.scopes import mentions, scope_of
 from autofast.flow.usage import Act, Usage
@@ -73,7 +74,7 @@ class Half(ValueFlow[bool]):
     function that is called under autocast.
 
     ``inside`` are all nodes in the statements under autocast; ``target`` is the kind of
-    device it is for; ``logits`` as in ``Code``.
+    device it is for; ``probabilities`` as in ``Code``.
     """
 
     def __init__(
@@ -81,10 +82,11 @@ class Half(ValueFlow[bool]):
         script: Script,
         inside: Nodes,
         target: str,
-        logits: frozenset[ast.AST] = frozenset(),
+        probabilities: Probabilities = AS_THEY_ARE,
     ):
         super().__init__(script)
-        self.around, self.cuda, self.logits = inside, target == "cuda", logits
+        self.around, self.cuda, self.logits = inside, target == "cuda", probabilities.logits
+        self.full = FullOutputs(script, probabilities.full)
         self.networks = {id(m.thing): is_network(m) for m in script.models}
 
     def misuse(self, expr: ast.expr) -> str:
@@ -110,7 +112,7 @@ class Half(ValueFlow[bool]):
 
     def _is_full(self, expr: ast.expr, part: int | None = None) -> bool:
         """Whether autocast computes it in fp32 anyway."""
-        return self.cuda and self.script.analysis(FullOutputs).is_full(expr, part)
+        return self.cuda and self.full.is_full(expr, part)
 
     def is_of_losses(self, call: ast.Call) -> bool:
         """Whether all that a call may call are losses in the form of a module."""

@@ -190,7 +190,7 @@ def why_not_autocast(code: Code) -> str:
 
 def _losses(code: Code) -> str:
     for site, occurrence in code.events("loss"):
-        if site.node not in code.logits and (name := banned_loss(occurrence.this)):
+        if site.node not in code.probabilities.logits and (name := banned_loss(occurrence.this)):
             return error_of(name, site)
     return ""
 

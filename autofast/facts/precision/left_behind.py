@@ -70,7 +70,9 @@ def carried_over(code: Code, inside: Nodes) -> str:
     """
     classes = {cls for m in code.models for cls in m.classes}
     is_outside = any(
-        isinstance(o.this, Inst) and o.this.cls.node in classes and not happens_in(o, s.node, inside)
+        isinstance(o.this, Inst)
+        and o.this.cls.node in classes
+        and not happens_in(o, s.node, inside)
         for s in code.script.log.of("forward")
         for o in s
         if o.data["outer"]
@@ -84,7 +86,7 @@ class Left(Half):
     """
 
     def __init__(self, code: Code):
-        super().__init__(code.script, code.here, code.target or "cuda", code.logits)
+        super().__init__(code.script, code.here, code.target or "cuda", code.probabilities)
         self.code = code
         others = (p for p in self.script.analysis(_Regions).parts if not code.here & p)
         self.around = code.here.union(*others)
@@ -119,7 +121,9 @@ class Left(Half):
         """Where a pass in fp32 would go on with what one under autocast has left."""
         for place in self.places.all():
             for read in filter(self._is_entered, self.places.read_from(place)):
-                if not self._is_put_above(ast.unparse(read), read, STEPS) and (why := self.follow(read, False)):
+                if not self._is_put_above(ast.unparse(read), read, STEPS) and (
+                    why := self.follow(read, False)
+                ):
                     text = source_of(read).segment(read)
                     return f"`{text}` is left by a pass in 16 bits, another one is in fp32, and {why}: keep it as .float()"
         return ""

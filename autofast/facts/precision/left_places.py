@@ -113,7 +113,11 @@ class Places:
         if isinstance(value, SEQUENCES):
             return any(self._may_be_half(v, place) for v in value.elts)
         is_helper = value not in self.networks  # where what is not known is seldom a tensor
-        inner = (t for t in with_contents(found, attributes) if not (is_helper and isinstance(t, Unknown)))
+        inner = (
+            t
+            for t in with_contents(found, attributes)
+            if not (is_helper and isinstance(t, Unknown))
+        )
         return any(_is_half(t) or self._is_made_inside(t) for t in inner)
 
     def _is_full(self, value: ast.expr) -> bool:
@@ -168,7 +172,9 @@ class Places:
         """Why who reads a list or dict is not known: a parameter, and nothing seen gives it."""
         if parts := set_by(self.script, place):
             named = isinstance(literal_of(parts[1]), str)
-            return "" if named else f"{at(place)} keeps 16-bit tensors under a name that is not known"
+            return (
+                "" if named else f"{at(place)} keeps 16-bit tensors under a name that is not known"
+            )
         if is_attribute(place) and self._is_buffer(place):
             return f"`{ast.unparse(place)}` is a buffer, and would be saved in 16 bits ({at(place)}): give it .float()"
         known = is_stored(place) or any_of(self.script.values(place), *COLLECTIONS)

@@ -61,7 +61,7 @@ from autofast.techniques.precision.scaling import (
     scaling,
     script_without,
 )
-from autofast.techniques.precision.with_logits import WithLogits, logits_of, with_logits
+from autofast.techniques.precision.with_logits import WithLogits, probabilities_of, with_logits
 from autofast.write.spelling import uses_gpu
 
 CLAMPS = ("clamp", "clip")
@@ -81,9 +81,10 @@ def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
         for expr in (call, *_between_bounds(script, list(returned(script, call))))
         for t in tensors_in(script.values(expr))
     ]
-    rounded = any(p is not None and p not in code.logits for p in given)
+    precise = code.probabilities.logits | code.probabilities.full
+    rounded = any(p is not None and p not in precise for p in given)
     for site, occurrence in code.events("loss"):
-        if site.node not in code.logits and (name := banned_loss(occurrence.this)):
+        if site.node not in code.probabilities.logits and (name := banned_loss(occurrence.this)):
             taken = tensors_in(occurrence.args.get(0, "input"))
             if rounded or not surely(t.prob for t in taken):
                 return error_of(name, site)
@@ -146,10 +147,8 @@ def _alone(
     behind = _behind(region)
     prepares = sum(not _concerns(script, part, region) for part in behind) >= TARGETS
     below = nodes_of(behind) if region.trains and prepares else set()
-    half = Half(script, inside - below, options.target, logits_of(script, options))
-    others = {
-        c for c in region.forwards if half.is_of_losses(c) or _is_of_no_weights(script, c)
-    }
+    half = Half(script, inside - below, options.target, probabilities_of(script, options))
+    others = {c for c in region.forwards if half.is_of_losses(c) or _is_of_no_weights(script, c)}
     passes = [c for c in region.outputs if c not in others]
     if set(region.forwards) - others != set(passes):
         return []
@@ -323,13 +322,13 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
     beside training.
     """
     training: list[tuple[Region, Code]] = []
-    logits = logits_of(script, options)
-    found.logits = with_logits(script) if logits else None
+    made = probabilities_of(script, options)
+    found.logits = with_logits(script) if made.logits else None
     for step in script.steps:
         if any(b.framework for b in step.backwards) or step.autocast:
             return
         regions = training_regions(script, step)
-        mine = [(r, Code(script, r.parts, r.things, logits, options.target)) for r in regions]
+        mine = [(r, Code(script, r.parts, r.things, made, options.target)) for r in regions]
         if any(has_autocast(code) for _, code in mine):
             return
         if why := _unseen(script, step):
@@ -355,7 +354,7 @@ def _accepted(script: Script, options: Options, found: Amp) -> Iterator[tuple[Re
             nodes = nodes_of([*region.parts, *region.forwards])
             if nodes & taken or not any_in(region.things, models):
                 continue
-            code = Code(script, region.parts, region.things, logits, options.target)
+            code = Code(script, region.parts, region.things, made, options.target)
             if has_autocast(code):
                 continue
             fit = _fit(script, region, code)

@@ -33,7 +33,7 @@ from autofast.model.values import Const, Dict, Num, Seq, Tensor, Thing, Values, 
 from autofast.model.values.thing import Row
 from autofast.rule import Options
 from autofast.techniques.precision.forms import Precision
-from autofast.techniques.precision.with_logits import logits_of
+from autofast.techniques.precision.with_logits import full_sigmoids, probabilities_of
 from autofast.write.neighbours import follows
 from autofast.write.spelling import torch_in
 
@@ -259,7 +259,8 @@ def block_edits(
     of all such regions.
     """
     header, needed = precision.header(script, region.first)
-    half = Half(script, inside, options.target, logits_of(script, options))
+    probabilities = probabilities_of(script, options)
+    half = Half(script, inside, options.target, probabilities)
     casts: ByNode[tuple[ast.Call, str]] = {}
     named: list[Edit] = []
     for call in outputs_of(script, region):
@@ -283,6 +284,8 @@ def block_edits(
             else:
                 return f"{why}, and the model's output is no plain tensor that .float() could be called on"
     code = Code(script, region.parts, region.things)
+    for sigmoid, edits in script.analysis(full_sigmoids).items():
+        named += edits if sigmoid in probabilities.full & code.all else ()
     leaving = Products(script, code.all, options.target)
     for made in products(code):
         given = script.values(made)
@@ -311,7 +314,7 @@ def joined(script: Script, blocks: Sequence[Block]) -> list[Block]:
             continue
         (first, *above), (second, *below) = one.edits, block.edits
         assert isinstance(first, Around) and isinstance(second, Around)
-        one.edits = (replace(first, last=second.last), *above, *below)
+        one.edits = (replace(first, last=second.last), *dict.fromkeys((*above, *below)))
         one.region = replace(
             one.region,
             last=block.region.last,
