@@ -311,6 +311,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, int]]:
         "if i % 2:\n    writer.add_scalar(tag='loss', scalar_value=loss.item() / 2, global_step=i)",
         "writer.add_scalar(f'loss/{i % 2}', loss.item(), i)\nwriter.add_scalar('out', out.mean(), i)",
         "writer.add_scalars('step', {'loss': loss.item(), 'out': out.mean().item()}, i)",
+        "writer.add_scalars('step', {'loss': loss, 'out': out.mean()}, global_step=i)",
         "value = loss.item()\nwriter.add_scalar('loss', value, i)",
         "writer.add_scalar(next(names), loss.item(), i)",
         "writer.add_scalar('loss', loss.item(), i)\nif i == 123:\n    break",

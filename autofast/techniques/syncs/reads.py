@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autofast.flow.positions import statements_beside
 from autofast.flow.program import Flow
 from autofast.flow.reflection import is_spelled
-from autofast.model.calls import is_method, short_name
+from autofast.model.calls import arguments_of, is_method, short_name
 from autofast.model.script import Script
 from autofast.model.several import grouped, surely
 from autofast.model.source import statement_of
@@ -91,15 +91,14 @@ def scalar_reads(script: Script) -> list[Read]:
 
 def recorded(script: Script) -> Iterator[Read]:
     """The tensors that TensorBoard is given, and reads itself: ``writer.add_scalar(name, loss,
-    step)``.
+    step)``, ``writer.add_scalars(name, {"train": loss}, step)``.
     """
-    for site in script.log.of(".add_scalar"):
-        match site.node:
-            case ast.Call(args=[_, value, *_]):
-                core = without_detach(value)
-                there = surely(isinstance(t, Tensor) and on_device(t) for t in script.values(core))
-                if there and is_scalar(script, core):
-                    yield Read(value, core, "item")
+    for site in script.log.of(".add_scalar", ".add_scalars"):
+        given = arguments_of(site.node) if isinstance(site.node, ast.Call) else []
+        for value in (e for g in given for e in (g.values if isinstance(g, ast.Dict) else [g])):
+            core = without_detach(value)
+            if is_scalar(script, core) and surely(map(on_device, script.values(core))):
+                yield Read(value, core, "item")
 
 
 def _is_tensor(script: Script, core: ast.expr) -> bool:
