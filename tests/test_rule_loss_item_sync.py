@@ -1649,6 +1649,18 @@ def test_a_single_result_that_is_added_up() -> None:
     same(HEAD + text, "total += step(x, y).double()")
 
 
+def test_results_that_a_meter_gets_as_they_are() -> None:
+    """What is no tensor of them is as it was returned."""
+    text = METER + STEP.replace("right\n", "len(x)\n")
+    text += "meter = Meter()\nfor i, (x, y) in enumerate(loader):\n    meter.update(*step(x, y))\n"
+    text += "    if i % 3 == 0:\n        print(meter)\n        meter.reset()\nprint(meter)\n"
+    done = same(HEAD + text, "meter.update(value[0].item(), value[1])", ".append(step(x, y))")
+    assert "return loss.detach(), len(x)" in done.text
+    refused(HEAD + text.replace("if i % 3 == 0:", "if i < 9:"), "used in every step")
+    given = text.replace("loss.item(), len(x)", "loss.item(), x").replace("val * n", "val")
+    refused(HEAD + given.replace("+= n", "+= 1"), "what else is returned may change")
+
+
 @pytest.mark.parametrize(
     ("use", "reason"),
     [

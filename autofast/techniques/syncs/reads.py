@@ -26,7 +26,8 @@ class Read:
     Attributes:
         node: the expression that is the number: ``loss.detach().cpu().item()``.
         core: the tensor that is read: ``loss``.
-        how: ``item``, ``float``, ``int`` or ``numpy`` (an array without dimensions).
+        how: ``item``, ``float``, ``int`` or ``numpy`` (an array without dimensions); or a template
+            with ``{}`` of several reads, ``{}[0].item(), {}[1]``.
         origins: where ``core`` is a variable that has been given a tensor to keep instead of the
             number, these tensors.
     """
@@ -61,6 +62,8 @@ class Read:
 
 def read_template(how: str) -> str:
     """The template that reads a tensor."""
+    if "{}" in how:
+        return how
     return {"item": "{}.item()", "numpy": "{}.cpu().numpy()"}.get(how, f"{how}({{}})")
 
 

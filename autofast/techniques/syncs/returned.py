@@ -206,19 +206,36 @@ def _at_caller(
         return _variables(
             script, parent, [(names[r.index], r.read) for r in results if r.index is not None]
         )
-    if several:
-        raise Refusal(f"the results are not taken apart where they are returned ({at(call)})")
-    how = results[0].read.how
-    loop = loop_of(call)
-    if loop is not None and is_step(script, loop):
-        try:
-            sink = sink_of(
-                script, statement_of(call), [Read(call, call, how, results[0].read.tensors)], loop
-            )
-            return put_off(script, [sink], loop, needs_of(script, sink, loop)), True
-        except Refusal:
-            pass
-    return [Wrap(call, read_template(how))], False
+    read = results[0].read
+    mine = Read(call, call, read.how, read.tensors)
+    if several:  # `meter.update(*step(x))`
+        if not isinstance(parent, ast.Starred):
+            raise Refusal(f"the results are not taken apart where they are returned ({at(call)})")
+        mine = Read(parent, call, _taken_apart(script, statement, results), read.tensors)
+    try:
+        return _put_off(script, mine), True
+    except Refusal:
+        if several:
+            raise
+    return [Wrap(call, read_template(read.how))], False
+
+
+def _taken_apart(script: Script, statement: ast.Return, results: list[Result]) -> str:
+    """The template of all that is returned, read where it is a tensor: ``{}[0].item(), {}[1]``."""
+    how = {r.index: read_template(r.read.how) for r in results}
+    parts: list[ast.expr] = statement.value.elts  # type: ignore[union-attr]
+    if not all(n in how or is_number(script, part) for n, part in enumerate(parts)):
+        raise Refusal("what else is returned may change until it is used")
+    return ", ".join(how.get(n, "{}").replace("{}", f"{{}}[{n}]") for n in range(len(parts)))
+
+
+def _put_off(script: Script, read: Read) -> list[Edit]:
+    """The edits by which a statement that only puts away what a call returns does so later."""
+    loop = loop_of(read.core)
+    if loop is None or not is_step(script, loop):
+        raise Refusal(f"the results are not taken apart where they are returned ({at(read.core)})")
+    sink = sink_of(script, read.statement, [read], loop)
+    return put_off(script, [sink], loop, needs_of(script, sink, loop))
 
 
 def _elements(
