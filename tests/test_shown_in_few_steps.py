@@ -162,6 +162,31 @@ def test_a_while_loop_that_counts() -> None:
     stays(text.replace("n += 1", "n = n + 1"))
 
 
+def test_what_a_loop_shows_around_the_steps_of_a_critic() -> None:
+    """Its own batches, too: one update of the generator each."""
+    text = """
+for epoch in range(2):
+    batches = iter(loader)
+    for i in range(110):
+        for k in range(2):
+            x, y = next(batches)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x.to(device)), y.to(device)).backward()
+            optimizer.step()
+        optimizer.zero_grad()
+        loss = model(torch.randn(2, 4, device=device)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        print('loss %.9f' % loss)
+    print('epoch', loss.item())
+"""
+    fewer(MANY + text, "if i % 100 == 0 or i == 109:", shown=3)
+    whole = text.replace("for k in range(2):", "for x, y in loader:").replace(
+        "x, y = next", "_ = iter"
+    )
+    stays(MANY + whole.replace("range(110)", "range(3)"))
+
+
 def test_what_is_shown_together_stands_below_one_condition() -> None:
     step = "value = loss.item()\nif epoch >= 0:\n    print('loss', value)\n    print('lr', 0.1)"
     done = fewer(MANY + training(step), TEST, "value = loss.item()", shown=8)

@@ -153,7 +153,8 @@ def _is_sure(script: Script, frame: Frame) -> bool:
 
 def batch_loops(script: Script) -> list[ast.AST]:
     """The innermost loops that train, and those that evaluate, batch by batch; not those over
-    epochs or trials around them. Methods that a framework calls for each batch count, too.
+    epochs or trials around them, but those around the steps of a critic. Methods that a framework
+    calls for each batch count, too.
     """
     return script.analysis(_batch_loops)
 
@@ -186,7 +187,7 @@ def _batch_loops(script: Script) -> list[ast.AST]:
         if inside(o.stack, step.loop)
     ]
     trains = {loop for _, loop in ways}
-    around = _around(ways)
+    around = _around(ways) - {loop for loop in trains if _trains_beside(loop, ways)}
     for evaluation in script.evaluations:
         for site in evaluation.forwards:
             for o in site:
@@ -199,6 +200,15 @@ def _batch_loops(script: Script) -> list[ast.AST]:
     mine = {k: n for k, n in mine.items() if k not in (around if k in trains else outer)}
     called = script.analysis(batch_hooks).values()
     return [*mine.values(), *(f for f in called if getattr(f, "name", "") not in ONCE)]
+
+
+def _trains_beside(loop: ast.AST, ways: Iterable[tuple[Stack, ast.AST]]) -> bool:
+    """Whether each turn of a loop trains, besides what an inner loop does with batches that it
+    takes one by one: the generator, after several steps of its critic.
+    """
+    inside_of = [below(stack, loop) for stack, _ in ways if inside(stack, loop)]
+    inner = [[f for f in of_kind(rest, LoopFrame) if f.node is not loop] for rest in inside_of]
+    return not all(inner) and not any(f.loaders for frames in inner for f in frames)
 
 
 def _outside_of_models(stack: Stack) -> Stack:
