@@ -24,6 +24,7 @@ from autofast.techniques.syncs.implicit_syncs import (
     ASKED,
     SHOWN,
     findings,
+    waits_itself,
     whole_statement,
     without_wait,
 )
@@ -37,6 +38,7 @@ from autofast.techniques.syncs.planned import (
 )
 from autofast.techniques.syncs.queue_pointers import queue_pointers
 from autofast.techniques.syncs.reads import Read, recorded, scalar_reads
+from autofast.techniques.syncs.steps import FEW, InFew
 from autofast.techniques.syncs.tensor_numbers import in_arithmetic
 from autofast.write.spelling import uses_gpu
 
@@ -98,9 +100,16 @@ def _in_few(few: Supposed, every: list[Read]) -> Iterator[Finding]:
     """What becomes of the reads where what is only shown is shown in few steps."""
     rest = [r for r in every if r.statement not in few.gates]
     shown = {r.statement: r.statement for r in every if r.statement in few.gates}
-    for finding in _found(few.script, rest):
-        shown.pop(whole_statement(finding.node), None)  # type: ignore[call-overload]
-        yield few.with_gates(finding)
+    script = few.script
+    left, found = script.analysis(InFew).why, list(_found(script, rest))
+    used = {gate for f in found for gate in few.counted_on(f)}
+    for finding in found:
+        place = whole_statement(finding.node)
+        shown.pop(place, None)  # type: ignore[call-overload]
+        if FEW in finding.advice and (why := left.get(place)):
+            finding = replace(finding, advice=f"{finding.advice}; it is not written: {why}")
+        spares = finding.edits or few.gates.get(place) in used or waits_itself(script, place)
+        yield few.with_gates(finding) if spares else finding
     for statement in shown.values():  # below a condition of the configuration
         yield few.with_gates(Finding(statement, SHOWN.message))
 

@@ -491,6 +491,18 @@ def test_the_time_of_a_part_of_a_turn(step: str) -> None:
         assert "stays there: the loop takes the time of a part of its steps" in told.refusals
 
 
+def test_numbers_that_are_read_before() -> None:
+    """To show them in few steps would spare nothing."""
+    step = "bar.set_postfix(**{})\nif {}['loss'] > 99:\n    break"
+    start, early = "parts, bar = dict(), tqdm(total=9)", "parts['loss'] = loss.item()"
+    text = training(step.replace("{}", "parts"), start, before_backward=early)
+    stays(BAR + MANY + text, "bar.set_postfix(**parts)")
+    single = training(step.replace("**{}", "loss=value").replace("{}['loss']", "value"), start)
+    single = single.replace("loss.backward()", "value = loss.item()\n        loss.backward()")
+    done = few(BAR + MANY + single)
+    assert TEST in done.lines and len(done.fixes) == len(done.findings)
+
+
 BARS = """
 class Bar:
     def __init__(self, text):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections import ChainMap
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Around, Edit, Edits, Remove, Replace
@@ -62,7 +62,8 @@ class Supposed:
         idle: ByNode[str] = {}
         for gate in {g: g for g in self.gates.values()}:
             found = (waiting_beside(self.script, gate.body[0], waits, b) for b in (False, True))
-            if (wait := next(filter(None, found), None)) is not None:
+            beside = (s for s in found if s is not None and s not in gate.body)
+            if (wait := next(beside, None)) is not None:
                 idle[gate] = f"{at(wait)} waits for the device all the same"
         if not idle:
             return self
@@ -75,14 +76,20 @@ class Supposed:
         has no edits, is done by its condition. Records that are written later change what is seen
         of the training, too.
         """
-        around = self.script.analysis(InFew).around
-        places: list[ast.AST] = [n for e in finding.edits for n in anchors(e)]
-        gates = {g: g for n in places or [finding.node] if (g := around(n)) is not None}
+        gates = self.counted_on(finding) or self._around([finding.node] * (not finding.edits))
         if not gates and not any(map(self._delays, finding.edits)):
             return finding
         more = (e for g in gates for e in self.edits[g])
         edits = (*finding.edits, *more)
         return replace(finding, edits=edits, refusal="", advice="", effect=Effect.RECIPE)
+
+    def counted_on(self, finding: Finding) -> ByNode[ast.If]:
+        """The conditions that hold places which its edits change."""
+        return self._around([n for e in finding.edits for n in anchors(e)])
+
+    def _around(self, places: Iterable[ast.AST]) -> ByNode[ast.If]:
+        around = self.script.analysis(InFew).around
+        return {g: g for n in places if (g := around(n)) is not None}
 
     def _delays(self, edit: Edit) -> bool:
         match edit:

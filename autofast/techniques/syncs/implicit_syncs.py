@@ -27,7 +27,7 @@ from autofast.model.contents import with_contents
 from autofast.model.events import Occurrence, Site
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import Nodes, source_of, statement_of
+from autofast.model.source import Nodes, nodes_in, source_of, statement_of
 from autofast.model.syntax import LOOPS, TESTS, is_attribute, is_operation, is_read
 from autofast.model.values import (
     Const,
@@ -234,6 +234,17 @@ def _of_copy(script: Script, site: Site, node: ast.Call) -> Wait | None:
         return None
     core = receiver_of(node) or node
     return READ if is_scalar(script, core) else COPIED
+
+
+def waits_itself(script: Script, statement: ast.AST) -> bool:
+    """Whether a statement reads what it shows, and not a number that was read before."""
+    sites = script.log.within(statement)
+    given = [v for s in sites if s.kind in SHOWS for v in (frozenset(s.owners), *_given(s))]
+    return (
+        any(s.kind == "sync" for s in sites)
+        or any(_on_device(t) for v in given for t in with_contents(v))
+        or any(_of_code(script, n) is SHOWN for n in nodes_in(statement, ast.BinOp))
+    )
 
 
 def _waits(values: Values) -> bool:
