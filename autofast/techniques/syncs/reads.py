@@ -97,11 +97,18 @@ def recorded(script: Script) -> Iterator[Read]:
     step)``, ``writer.add_scalars(name, {"train": loss}, step)``.
     """
     for site in script.log.of(".add_scalar", ".add_scalars"):
-        given = arguments_of(site.node) if isinstance(site.node, ast.Call) else []
-        for value in (e for g in given for e in (g.values if isinstance(g, ast.Dict) else [g])):
+        given = arguments_of(site.call) if site.call is not None else []
+        for value in (e for g in given for e in _parts(g)):
             core = without_detach(value)
             if is_scalar(script, core) and surely(map(on_device, script.values(core))):
                 yield Read(value, core, "item")
+
+
+def _parts(given: ast.expr) -> list[ast.expr]:
+    match given:
+        case ast.Dict(values=parts):
+            return parts
+    return [given]
 
 
 def _is_tensor(script: Script, core: ast.expr) -> bool:

@@ -207,11 +207,13 @@ def _at_caller(
             script, parent, [(names[r.index], r.read) for r in results if r.index is not None]
         )
     read = results[0].read
-    mine = Read(call, call, read.how, read.tensors)
-    if several:  # `meter.update(*step(x))`
-        if not isinstance(parent, ast.Starred):
+    match parent:
+        case ast.Starred() if several:  # `meter.update(*step(x))`
+            mine = Read(parent, call, _taken_apart(script, statement, results), read.tensors)
+        case _ if several:
             raise Refusal(f"the results are not taken apart where they are returned ({at(call)})")
-        mine = Read(parent, call, _taken_apart(script, statement, results), read.tensors)
+        case _:
+            mine = Read(call, call, read.how, read.tensors)
     try:
         return _put_off(script, mine), True
     except Refusal:
