@@ -371,6 +371,11 @@ def test_records_are_written_later(step: str, records: list[tuple[str, float, in
         ("writer.add_scalar('loss', loss.item(), i, time.time())", "", ""),
         ("writer.add_scalar('loss', loss.item(), i)\nwriter.close()", "", "closes the writer"),
         (
+            "for name, p in model.named_parameters(): writer.add_scalar(name, p.grad.norm(), i)",
+            "",
+            "",
+        ),
+        (
             "log.writer.add_scalar('loss', loss.item(), i)\nlog.writer = SummaryWriter()",
             "",
             "makes another writer",

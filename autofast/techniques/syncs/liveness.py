@@ -51,6 +51,7 @@ from autofast.techniques.syncs.sinks import PURE, Sink, not_a_keeper, only_count
 from autofast.techniques.syncs.steps import (
     InFew,
     catching_statements,
+    is_step,
     rare_branch,
     where_shown,
 )
@@ -136,6 +137,8 @@ def _check_record(script: Script, sink: Sink, loop: Loop) -> None:
     """Whether records may be written some steps later, as they are where less is shown in each."""
     if not script.analysis(InFew).is_asked:
         raise Refusal(f"it is recorded in every step; {RECORDED_LATER}")
+    if not is_step(script, loop):
+        raise Refusal("behind the inner loop, it would be read in every step all the same")
     for leaving in of_kind(graph_of(script, loop).exits(loop), ast.Return):
         raise Refusal("leaves the loop before the rest could be written", leaving)
     for attempt in catching_statements(script, loop):
