@@ -654,6 +654,7 @@ def collate(batch):
 data = Items()
 """
 ZIPPED = "images, labels = zip(*batch)\n    images = torch.stack(images, 0)\n    return "
+BOXES = "most = max(item[1] for item in batch)\n    boxes = torch.ones((len(batch), most + 1, 5)) * -1\n    "
 WORDS = "lengths = [len(v) for v in batch]\n    words = torch.zeros(len(batch), max(lengths)).long()\n    "
 
 
@@ -661,7 +662,11 @@ WORDS = "lengths = [len(v) for v in batch]\n    words = torch.zeros(len(batch), 
     ("body", "fixed"),
     [
         (ZIPPED + "images, torch.LongTensor(labels)", True),
-        (ZIPPED + "images, torch.tensor([v / 2 for v in labels])", False),
+        (ZIPPED + "images, torch.tensor([v / 2 for v in labels])", True),  # no Conv2d takes it
+        (BOXES + ZIPPED + "images, boxes", True),
+        (BOXES + ZIPPED + "images, boxes[:, None, :, None]", False),  # nor is it known to be none
+        (ZIPPED + "images, [torch.zeros(v + 1, 5) for v in labels]", True),  # a list
+        (ZIPPED + "images, torch.nn.functional.pad(images, (0, max(labels)))", False),
         (WORDS + ZIPPED + "images, words[:, 0]", True),
         (f"batch = [item for item in batch if item is not None]\n    {DEFAULT}(batch)", True),
         (f"{DEFAULT}(list(filter(lambda item: item[1] > 0, batch)))", True),
@@ -709,7 +714,8 @@ WORDS = "lengths = [len(v) for v in batch]\n    words = torch.zeros(len(batch), 
             + "images, torch.LongTensor(labels)",
             False,
         ),
-        (ZIPPED + "images, torch.zeros(len(batch))", False),  # numbers that may be convolved
+        (ZIPPED + "images, torch.zeros(len(batch))", True),
+        (ZIPPED + "images, torch.zeros(len(batch), 1, 8, 8)", False),  # may be convolved
         (
             "images = nn.utils.rnn.pad_sequence([item[0] for item in batch])\n    return images, torch.zeros(len(batch)).long()",
             False,
@@ -727,6 +733,93 @@ def test_collate_functions_that_stack(body: str, fixed: bool) -> None:
         )
         assert bool(done.fixes) is (fixed and "shuffle" in loader)
         assert done.fixes or "collate_fn" in done.advice
+
+
+@pytest.mark.parametrize(
+    ("given", "fixed"), [("x.to(device)", True), ("x.to(device), [t.to(device) for t in y]", False)]
+)
+def test_lists_in_a_batch_that_a_network_is_given(given: str, fixed: bool) -> None:
+    """It could convolve each of them."""
+    network = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.flat, self.linear = nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)
+
+    def forward(self, x, more=()):
+        for y in more:
+            self.conv(y[None])
+        return self.linear(self.flat(self.conv(x)))
+
+class Collate:
+    def __call__(self, batch):
+        images, labels = zip(*batch)
+        return torch.stack(images), [torch.zeros(1, 8 + v, 8) for v in labels]
+
+"""
+    made = "nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2))"
+    data = "data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))\n"
+    loss = "nn.functional.cross_entropy(model(x.to(device)), y.to(device))"
+    body = BODY.replace(made, "Net()").replace(data, ITEMS)
+    body = body.replace("batch_size=4", "batch_size=4, shuffle=True, collate_fn=Collate()")
+    body = body.replace(loss, f"model({given}).sum()")
+    done = apply("cudnn-benchmark", HEAD + network + body)
+    assert bool(done.fixes) is fixed and ("collate_fn" in done.advice) is not fixed
+    assert run(done.text)["loss"].ndim == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "used", "fixed"),
+    [
+        ("images", "0", True),
+        ("images, boxes", "self.loss(x, boxes)", True),
+        ("images, boxes", "self.conv(boxes[:, None]).sum()", False),
+        ("images, boxes", "self.loss(x, boxes) + boxes.sum()", False),  # who knows
+        ("boxes[:, None]", "0", False),
+    ],
+)
+def test_padded_parts_of_a_batch_that_are_not_convolved(
+    given: str, used: str, fixed: bool
+) -> None:
+    text = """
+from tqdm import tqdm
+
+def collate(batch):
+    images = torch.stack([item[0] for item in batch])
+    most = max(item[1] for item in batch)
+    return {"images": images, "boxes": torch.ones((len(batch), most + 4, 5)) * -1}
+
+class Loss(nn.Module):
+    def forward(self, x, boxes):
+        return x.mean() + boxes.mean()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.loss = nn.Conv2d(1, 2, 3), Loss()
+
+    def forward(self, x, boxes=None):
+        x = self.conv(x)
+        return x.mean() + {used}
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+{items}
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+bar = tqdm(DataLoader(data, batch_size=4, shuffle=True, collate_fn=collate), disable=True)
+for step, batch in enumerate(bar):
+    images, boxes = batch["images"].to(device), batch["boxes"]
+    boxes = boxes.to(device)
+    optimizer.zero_grad()
+    loss = model({given})
+    loss.backward()
+    optimizer.step()
+"""
+    for name, code in (("{used}", used), ("{items}", ITEMS), ("{given}", given)):
+        text = text.replace(name, code)
+    done = apply("cudnn-benchmark", HEAD + text)
+    assert bool(done.fixes) is fixed and ("collate_fn" in done.advice) is not fixed
+    assert run(done.text)["loss"].ndim == 0
 
 
 SIZED = """\

@@ -107,13 +107,13 @@ def _indexing(thing: Inst, getitem: ast.FunctionDef, singly: bool) -> str:
         known[name] = True
     last = body[-1]
     if isinstance(last, ast.Return) and all(
-        _rows(part, thing, params, known, singly) for part in _parts_of(last.value)
+        _rows(part, thing, params, known, singly) for part in returned_parts(last.value)
     ):
         return ""
     return f"{at(last)} does more than to index tensors"
 
 
-def _parts_of(value: ast.expr | None) -> list[ast.expr]:
+def returned_parts(value: ast.expr | None) -> list[ast.expr]:
     """What an item is made of."""
     if isinstance(value, ast.Tuple):
         return value.elts

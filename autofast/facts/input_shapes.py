@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Sequence
+from collections.abc import Container
 
+from autofast.facts.collations import stacks_items
 from autofast.facts.cost.bounds import least_count
 from autofast.facts.datasets import why_not_rows
 from autofast.facts.transforms import steps_of
 from autofast.facts.workers.shared_state import changed_since_made, may_make_others
-from autofast.flow.defuse import bound_to
 from autofast.flow.loops import loops_around
-from autofast.flow.program import Flow, definitions_at
 from autofast.flow.scopes import stored_in
-from autofast.model.calls import is_method, is_name, names_in, short_name
+from autofast.model.calls import names_in, short_name
 from autofast.model.contents import attributes
 from autofast.model.events import CallFrame, inside
 from autofast.model.kinds import library_dataset
-from autofast.model.names import COLLATES, last_part
+from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
-from autofast.model.several import any_in, not_none, of_kind, surely, wordset
+from autofast.model.several import any_in, not_none, of_kind, wordset
 from autofast.model.source import at, contains_kind, nodes_in
-from autofast.model.syntax import SEQUENCES, TURN_ENDS
 from autofast.model.values import (
-    Cls,
     Const,
     Ext,
-    Func,
     Inst,
-    Module,
-    Num,
-    Ref,
     Seq,
     Tensor,
     Thing,
     Unknown,
     Values,
     begins,
-    certainly,
     const,
     ordered,
     said,
@@ -46,10 +38,7 @@ from autofast.model.values import (
 from autofast.read.recover.datasets import IN_MEMORY_LIBRARY
 
 FLAG = "torch.backends.cudnn.benchmark"
-# of a stack, in all batches in the same way
-ALIKE = tuple("permute transpose float double half long contiguous div div_".split())
 SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
-DEEP = 4
 # what leaves an image as large as it is
 WHOLE = wordset(
     "__getitem__ super fromarray asarray array from_numpy numpy astype int float len long copy clone print"
@@ -120,7 +109,7 @@ def why_batches_vary(script: Script, loader: Loader) -> str:
     for given, may in (("collate_fn", "pad batches to"), ("batch_sampler", "gather images of")):
         if any(t != Const(None) for t in loader.args.get(-1, given)):
             if given == "collate_fn":
-                fits = all(_stacks(script, loader, d) for d in data) and _collates(script, loader)
+                fits = all(_stacks(script, loader, d) for d in data) and stacks_items(script, loader)
             else:  # it says which images a batch holds
                 fits = all(map(one_size, data))
             if not data or not fits:
@@ -189,110 +178,6 @@ def _takes_several(script: Script, loader: Loader) -> bool:
         return min(many) > 1
     given = loader.args.given(1, "batch_size")
     return given is not None and (least_count(script, given.expr) or 0) > 1
-
-
-def _collates(script: Script, loader: Loader) -> bool:
-    """Its own collate function stacks one thing of each item, and all else in the batch are whole
-    numbers, which nothing convolves.
-    """
-    for thing in loader.args.get(-1, "collate_fn"):
-        if (
-            not isinstance(thing, Func)
-            or not isinstance(thing.node, ast.FunctionDef)
-            or len(thing.node.args.args) != 1
-        ):
-            return False
-        last = thing.node.body[-1]
-        ends = (ast.Return, ast.Yield, ast.YieldFrom)
-        returns = of_kind(ast.walk(thing.node), ends)
-        if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
-            return False
-        if script.is_call(last.value, *COLLATES) and _are_samples(script, last.value.args[:1]):
-            continue
-        parts = last.value.elts if isinstance(last.value, SEQUENCES) else [last.value]
-        stacks = [_is_stack(script, thing.node, p) for p in parts]
-        if not any(stacks) or not all(
-            stack or _whole(script, p) for stack, p in zip(stacks, parts, strict=True)
-        ):
-            return False
-    return True
-
-
-def _are_samples(script: Script, exprs: list[ast.expr], depth: int = 0) -> bool:
-    """``batch``, or some of its samples as they are: ``[item for item in batch if item]``."""
-    match exprs:
-        case [ast.Name() as name] if depth < DEEP:
-            made = definitions_at(script, name)
-            return surely(
-                d.is_parameter or (d.value and _are_samples(script, [d.value], depth + 1))
-                for d in made
-            )
-        case [ast.Call(func=ast.Name(id="list" | "tuple" | "filter"), args=[*_, inner])]:
-            return _are_samples(script, [inner], depth)
-        case [ast.ListComp(elt=ast.Name(id=same), generators=[ast.comprehension() as taken])]:
-            return is_name(taken.target, same) and _are_samples(script, [taken.iter], depth)
-    return False
-
-
-def _is_stack(script: Script, function: ast.FunctionDef, expr: ast.expr) -> bool:
-    """``torch.stack(images)``, where ``images`` has one tensor of each item."""
-    flow = script.analysis(Flow)
-    while is_method(expr, *ALIKE):
-        expr = expr.func.value
-    if isinstance(expr, ast.Name):
-        only = flow.value(expr)
-        return isinstance(only, ast.Call) and _is_stack(script, function, only)
-    if script.is_call(expr, "torch.from_numpy", "torch.as_tensor") and expr.args:
-        return _is_stack(script, function, expr.args[0])
-    if not script.is_call(expr, "torch.stack", "numpy.stack") or not expr.args:
-        return False
-    batch, given = function.args.args[0].arg, expr.args[0]
-    made = [given]
-    if isinstance(given, ast.Name):
-        made += [n for d in flow.reaching(given) if (n := bound_to(d.node)[0]) is not None]
-    for maker in made:
-        match maker:
-            case ast.ListComp(generators=[taken]) | ast.GeneratorExp(generators=[taken]):
-                own = stored_in(taken)
-                whole = is_name(taken.iter, batch) and not taken.ifs
-                return whole and _of_one_each(script, [maker.elt], own)
-            case ast.Call(args=[ast.Starred(value=held)]) if script.is_call(maker, "builtins.zip"):
-                return is_name(held, batch)
-    for statement in function.body:
-        match statement:
-            case ast.For(iter=over, body=body) if is_name(over, batch):
-                filled = [
-                    c.func.value for c in nodes_in(statement, ast.Call) if is_method(c, "append")
-                ]
-                if any(ast.unparse(f) == ast.unparse(given) for f in filled):
-                    own = stored_in(statement).union(*map(names_in, filled))
-                    whole = not contains_kind(statement, *TURN_ENDS, ast.If)
-                    return whole and _of_one_each(script, body, own)
-    return False
-
-
-def _of_one_each(script: Script, made: Sequence[ast.AST], own: Container[str]) -> bool:
-    """Whether what is made of a sample asks for no other, as padding to the longest does: its own
-    variables are those that the loop sets.
-    """
-    others = [n for part in made for n in nodes_in(part, ast.Name) if n.id not in own]
-    return all(
-        certainly(found, Ref, Module, Func, Cls, Const) for found in map(script.values, others)
-    )
-
-
-def _whole(script: Script, expr: ast.expr) -> bool:
-    """Whole numbers only: a tensor of them, or a list."""
-    if isinstance(expr, ast.Call) and script.called(expr) <= {
-        Ref("torch.LongTensor"),
-        Ref("torch.IntTensor"),
-    }:
-        return script.reached(expr)
-    found = script.values(expr)
-    things = [t for thing in found for t in (thing.any() if isinstance(thing, Seq) else (thing,))]
-    return bool(found) and all(
-        (isinstance(t, Tensor) and t.dtype == "int") or isinstance(t, (Num, Const)) for t in things
-    )
 
 
 def one_size(dataset: Dataset) -> bool:

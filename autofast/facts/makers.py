@@ -14,14 +14,13 @@ from autofast.flow.defuse import Definition, taken_by
 from autofast.flow.filled_lists import is_empty
 from autofast.flow.program import Flow
 from autofast.flow.scopes import is_local, mentions
-from autofast.model.calls import call_of, is_method, variable_name
+from autofast.model.calls import call_of, is_method, short_name as called_as, variable_name
 from autofast.model.names import last_part
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.several import all_known, any_in, of_kind, wordset
+from autofast.model.several import all_known, any_in, wordset
 from autofast.model.source import function_of, parent_of
 from autofast.model.syntax import TAKERS, Def, is_stored, is_text
-from autofast.model.values import Func
 
 Way = tuple[object, ...]  # to a part of a value: places in tuples, keys, ANY element
 Place = tuple[ast.expr, Way]
@@ -141,6 +140,10 @@ class Makers:
         if loaders and len(found) <= sum(len(x.things) for x in loaders):
             return _together(self._batch(x, way) for x in loaders)
         match over:
+            case ast.Name():  # bar = tqdm(loader)
+                around = self.flow.value(over)
+                if isinstance(around, ast.Call) and called_as(around.func) in AROUND:
+                    return self.element(around, way)
             case ast.Call(args=[inner, *_]) if name := last_part(
                 self.script.library_name(over.func)
             ):
@@ -155,7 +158,10 @@ class Makers:
     def _batch(self, loader: Loader, way: Way) -> list[Place]:
         """A part of the batches of a loader: what its ``collate_fn``, or its items, return."""
         collate = values_given(loader, "collate_fn")
-        functions: list[Def | ast.Lambda | None] = [t.node for t in of_kind(collate, Func)]
+        codes = [code_of(t) for t in collate]
+        functions: list[Def | ast.Lambda | None] = []
+        if all(codes):
+            functions += [c.function for code in codes for c in code]
         if not collate and self.items:
             functions = [d.getitem for d in loader.datasets]
         return _together(self._results(f, way) for f in functions)
