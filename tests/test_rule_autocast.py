@@ -736,6 +736,33 @@ def clamped(returns: str, before: str = "p = model(x)\n    ") -> str:
 STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        changed(LOSS, "loss = -torch.log(1 - model(x)).mean()").replace(*SIGMOID_INSIDE),
+        clamped("torch.sigmoid(h).clamp(1e-4, 1 - 1e-4)"),
+        clamped("torch.clip(h.sigmoid(), max=1 - 1e-4).view(-1, 4)"),
+        clamped("0.9998 * torch.sigmoid(h) + 1e-4"),
+        clamped("torch.sigmoid(h).clamp(max=0.9999), h", "p, _ = model(x)\n    "),
+        clamped('{"heat": torch.sigmoid(h).clamp(max=0.9999)}', "p = model(x)['heat']\n    "),
+    ],
+)
+def test_a_sigmoid_whose_logarithm_is_taken_computes_in_fp32(text: str) -> None:
+    """In 16 bits it is 1 for what is nearly 1, and so is the bound."""
+    done = amp(text, precision="fp16")
+    sigmoids = [line for line in done.text.splitlines() if "sigmoid(" in line]
+    assert sigmoids and all(".float()" in line for line in sigmoids), done.refusals
+    assert not faked(done)
+
+
+def test_a_logarithm_of_a_sigmoid_that_a_container_calls() -> None:
+    text = clamped("self.act(h)").replace(
+        "self.b = ", "self.act = nn.Sequential(nn.Sigmoid())\n        self.b = "
+    )
+    done = amp(text, rules="autocast")
+    assert not done.fixes and "logarithm of a sigmoid" in done.refusals
+
+
 def test_a_gate_is_no_probability_whose_logarithm_is_taken() -> None:
     """What is left of 1 does not show in what it is multiplied by."""
     gated = clamped("h * torch.sigmoid(h)").replace("torch.log(1 - p)", "torch.log(p * p + 1)")
@@ -753,22 +780,6 @@ def test_a_gate_is_no_probability_whose_logarithm_is_taken() -> None:
             ),
             "use binary_cross_entropy_with_logits",
         ),
-        (
-            changed(LOSS, "loss = -torch.log(1 - model(x)).mean()").replace(*SIGMOID_INSIDE),
-            "logarithm of a sigmoid",
-        ),
-        (clamped("torch.sigmoid(h).clamp(1e-4, 1 - 1e-4)"), "logarithm of a sigmoid"),
-        (clamped("torch.clip(h.sigmoid(), max=1 - 1e-4).view(-1, 4)"), "logarithm of a sigmoid"),
-        (clamped("0.9998 * torch.sigmoid(h) + 1e-4"), "logarithm of a sigmoid"),
-        (
-            clamped("torch.sigmoid(h).clamp(max=0.9999), h", "p, _ = model(x)\n    "),
-            "logarithm of a sigmoid",
-        ),
-        (
-            clamped('{"heat": torch.sigmoid(h).clamp(max=0.9999)}', "p = model(x)['heat']\n    "),
-            "logarithm of a sigmoid",
-        ),
-        (changed(*LOG_OF_REST), "logarithm of what is left of 1"),
         (changed(*LOG_OF_REST).replace("sigmoid", "tanh"), "logarithm of what is left of 1"),
         (changed(LOSS, PENALTY), "create_graph"),
         (changed("    loss.backward()", "    loss.backward(create_graph=True)"), "create_graph"),
@@ -1046,7 +1057,10 @@ def test_recurrent_networks_are_fp16_with_a_scaler(layer: str):
     done = amp(text)
     assert FP16 in done.lines and ALWAYS_SCALED in done.lines
     assert trained(done.text)["losses"] == trained(done.before)["losses"]  # without a GPU
-    assert "needs a GradScaler: `--precision either` writes both" in amp(text, precision="auto").refusals
+    assert (
+        "needs a GradScaler: `--precision either` writes both"
+        in amp(text, precision="auto").refusals
+    )
     assert "small gradients become zero" in amp(text, precision="bf16").refusals
     on_cpu = alone(text, target="cpu")
     assert CPU in on_cpu.lines and close(

@@ -121,12 +121,13 @@ def taken_by(sigmoid: ast.Call) -> ast.expr | None:
     return sigmoid.func.value if method and not sigmoid.keywords else None  # type: ignore[attr-defined]
 
 
-def called_sigmoids(script: Script, group: Group) -> list[ast.Call]:
-    """The calls of sigmoids in a group; none where a layer is called elsewhere, by a container."""
-    calls = group.calls if len(group.calls) == len(group.sigmoids) else []
-    plain = [c for c in calls if taken_by(c) is not None and not makes_layer(script, c)]
-    every = all(map(_is_sigmoid, (t for c in plain for t in script.called(c))))
-    return plain if every and plain == calls else []
+def is_call_of_sigmoid(script: Script, node: ast.AST) -> bool:
+    """Whether a node calls a sigmoid, and nothing else; a layer that a container calls does not
+    stand there.
+    """
+    if not isinstance(node, ast.Call) or makes_layer(script, node) or taken_by(node) is None:
+        return False
+    return surely(map(_is_sigmoid, script.called(node)))
 
 
 def _is_sigmoid(thing: Thing) -> bool:

@@ -34,7 +34,7 @@ FULL = wordset("""softmax log_softmax softmin layer_norm group_norm exp expm1 lo
     pow sum prod norm cumsum cumprod dist reciprocal rsqrt""")
 FULL_LAYERS = wordset("Softmax LogSoftmax Softmin LayerNorm GroupNorm Softplus", "torch.nn.")
 NORMALIZE = "torch.nn.functional.normalize"  # divides by a norm, which is computed in fp32
-KEEPS = wordset("""view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
+KEEPS = wordset("""clip view reshape permute transpose t squeeze unsqueeze flatten unflatten contiguous expand
     clone detach cpu cuda sqrt abs neg clamp clamp_min clamp_max mean amax amin square""")
 KINDS = ("dtype", "out", None)  # arguments that may ask for another
 DEPTH = 8  # calls of functions and variables that are followed

@@ -28,7 +28,6 @@ from autofast.facts.by_default import Off, by_default, options_within
 from autofast.facts.double_backward import step_against_half
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
 from autofast.facts.forwards_alone import forwards_alone
-from autofast.facts.precision.banned import banned_loss, error_of
 from autofast.facts.precision.between import gradient_changes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.floats import is_weightless
@@ -39,20 +38,17 @@ from autofast.facts.precision.layers import recurrent_layers
 from autofast.facts.precision.left_behind import carried_over
 from autofast.facts.precision.whole_script import against_script
 from autofast.flow.positions import nodes_of
-from autofast.flow.program import Flow
 from autofast.model.calls import is_method
-from autofast.model.contents import each_once
-from autofast.model.names import last_part
 from autofast.model.roles import Step
 from autofast.model.script import Script
-from autofast.model.several import all_known, any_in, surely
-from autofast.model.source import Nodes, Said, at, nodes_in, within
+from autofast.model.several import any_in, surely
+from autofast.model.source import Nodes, Said, nodes_in, within
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Num, certainly, is_weight, of_kind
-from autofast.ops.families import REGROUPING
+from autofast.model.values import is_weight, of_kind
 from autofast.rule import Options
-from autofast.techniques.precision.blocks import Block, block_edits, is_cast_whole, joined, returned
+from autofast.techniques.precision.blocks import Block, block_edits, is_cast_whole, joined
 from autofast.techniques.precision.forms import DTYPE_SINCE, Precision, shared
+from autofast.techniques.precision.probabilities import log_of_rounded, probabilities_of
 from autofast.techniques.precision.scaling import (
     Scaling,
     apex_option,
@@ -61,61 +57,8 @@ from autofast.techniques.precision.scaling import (
     scaling,
     script_without,
 )
-from autofast.techniques.precision.with_logits import WithLogits, probabilities_of, with_logits
+from autofast.techniques.precision.with_logits import WithLogits, with_logits
 from autofast.write.spelling import uses_gpu
-
-CLAMPS = ("clamp", "clip")
-LOGARITHMS = tuple("torch.log .log torch.log1p .log1p torch.log2 torch.log10".split())
-
-
-# A sigmoid in 16 bits is 1 from 6 (bf16) or 8 (fp16) on, the logarithm of the rest that of 0.
-# Autocast computes `log_softmax` in fp32 and losses with logits too; what it cannot see is a
-# logarithm that is taken, far away, of what a sigmoid in the model has rounded.
-def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
-    """Where ``code`` takes the logarithm of a probability that a model has computed in 16 bits, in
-    words; empty where it does not.
-    """
-    given = [
-        t.prob
-        for call in outputs
-        for expr in (call, *_between_bounds(script, list(returned(script, call))))
-        for t in tensors_in(script.values(expr))
-    ]
-    precise = code.probabilities.logits | code.probabilities.full
-    rounded = any(p is not None and p not in precise for p in given)
-    for site, occurrence in code.events("loss"):
-        if site.node not in code.probabilities.logits and (name := banned_loss(occurrence.this)):
-            taken = tensors_in(occurrence.args.get(0, "input"))
-            if rounded or not surely(t.prob for t in taken):
-                return error_of(name, site)
-    if rounded:
-        for site, occurrence in code.events(*LOGARITHMS):
-            of = occurrence.args.get(0, "input")
-            this = frozenset({occurrence.this}) if occurrence.this is not None else frozenset()
-            if any(t.models for t in tensors_in(of | this)):
-                return f"{at(site)} takes the logarithm of a sigmoid, which in 16 bits is 1 for what is nearly 1: compute it from the logits"
-    return ""
-
-
-def _between_bounds(script: Script, todo: list[ast.expr]) -> Iterator[ast.expr]:
-    """Expressions, and those that they are but for a clamp, a shape, or a number that is added or
-    multiplied: ``1 - 1e-4`` is 1 in 16 bits.
-    """
-    for expr in each_once(todo):
-        yield expr
-        match expr:
-            case ast.Name():
-                todo += all_known(d.value for d in script.analysis(Flow).reaching(expr))
-            case ast.Call():
-                name, given = script.operation(expr)
-                short = last_part(name)
-                todo += given[:1] if short.startswith(CLAMPS) or short in REGROUPING else []
-            case ast.BinOp(left=left, right=right):
-                parts = [e for e in (left, right) if not certainly(script.values(e), Const, Num)]
-                todo += parts if len(parts) == 1 else []
-            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
-                todo += parts
-
 
 TARGETS = 2  # statements that have to do with no network, from which on a block ends above them
 

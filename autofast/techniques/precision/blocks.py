@@ -6,7 +6,7 @@ How the fp32 form of what a model returns is written: of a tensor, of what holds
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from autofast.edit.edits import After, Around, Before, Edit, Edits, Helper, Rewrite, Wrap
@@ -19,21 +19,16 @@ from autofast.facts.precision.floats import is_float
 from autofast.facts.precision.half_values import Half
 from autofast.facts.precision.own_containers import change_elsewhere, gives_its_own
 from autofast.facts.precision.products import Products, products
-from autofast.flow.callgraph import CallGraph, code_of
-from autofast.flow.defuse import bound_to, taken_by
-from autofast.flow.program import Flow
 from autofast.model.calls import put_into
-from autofast.model.contents import without_wrappers
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import ByNode, Nodes, at, source_of, statement_of
-from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Dict, Num, Seq, Tensor, Thing, Values, of_kind
 from autofast.model.values.thing import Row
 from autofast.rule import Options
 from autofast.techniques.precision.forms import Precision
-from autofast.techniques.precision.with_logits import full_sigmoids, probabilities_of
+from autofast.techniques.precision.probabilities import full_sigmoids, probabilities_of, returned
 from autofast.write.neighbours import follows
 from autofast.write.spelling import torch_in
 
@@ -55,23 +50,6 @@ def may_be_integers(script: Script, call: ast.Call, part: int | None = None) -> 
 def _is_unchanged(t: Tensor) -> bool:
     """Whether a tensor may be one of a batch, or made for it, that no layer has changed."""
     return t.dtype == "?" and bool(t.batch or t.made is not None) and not t.models and not t.grad
-
-
-def returned(
-    script: Script, call: ast.Call, part: int | None = None, deeper: int = 4
-) -> Iterator[ast.expr]:
-    """What a call gives, also where other calls give it first: ``x, sizes = conv(x, sizes)``."""
-    flow, found = script.analysis(Flow), script.called(call)
-    for code in (c for t in found for inner in without_wrappers(t) for c in code_of(inner)):
-        for result in script.analysis(CallGraph).results(code.function):
-            parts = result.elts if isinstance(result, SEQUENCES) else []
-            parts = [] if has_star(parts) else parts[part : part + 1] if part is not None else parts
-            for expr in parts or [result]:
-                yield expr
-                for d in flow.reaching(expr) if deeper and isinstance(expr, ast.Name) else ():
-                    made, way = bound_to(d.node)[0], taken_by(d.node)[1]
-                    if isinstance(made, ast.Call) and len(way) == 1:
-                        yield from returned(script, made, way[0], deeper - 1)
 
 
 PART = "part"  # of what a model returns

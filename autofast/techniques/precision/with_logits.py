@@ -8,11 +8,8 @@ import ast
 from dataclasses import dataclass
 
 from autofast.edit.edits import DropElement, Edit, Edits, Import, Remove, Rewrite, Wrap
-from autofast.facts.precision.banned import Probabilities
-from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.facts.sigmoids import (
     Group,
-    called_sigmoids,
     idle_layers,
     makes_layer,
     sigmoids,
@@ -20,9 +17,8 @@ from autofast.facts.sigmoids import (
 )
 from autofast.model.calls import is_method, is_name
 from autofast.model.script import Script
-from autofast.model.several import any_of
-from autofast.model.source import ancestors, at, parent_of, source_of, statement_of
-from autofast.rule import Options, Refusal
+from autofast.model.source import at, parent_of, source_of, statement_of
+from autofast.rule import Refusal
 from autofast.write.spelling import torch_in
 
 NEW = {"BCELoss": "BCEWithLogitsLoss", "binary_cross_entropy": "binary_cross_entropy_with_logits"}
@@ -52,27 +48,6 @@ class WithLogits:
 def with_logits(script: Script) -> WithLogits:
     """What is to be done about the binary cross entropies of a script."""
     return script.analysis(_planned)
-
-
-def probabilities_of(script: Script, options: Options) -> Probabilities:
-    """What becomes of the probabilities in this plan."""
-    logits = with_logits(script).nodes if options.decides(WithLogits) else frozenset()
-    return Probabilities(logits, frozenset(script.analysis(full_sigmoids)) - logits)
-
-
-def full_sigmoids(script: Script) -> dict[ast.AST, Edits]:
-    """``script.analysis(full_sigmoids)``: the sigmoids in networks of which a binary cross entropy
-    is taken, with the edit by which they compute in fp32 where the network runs in 16 bits, as a
-    loss of logits does: ``torch.sigmoid(x.float())``. Without one where they do already.
-    """
-    found: dict[ast.AST, Edits] = {}
-    outputs = script.analysis(FullOutputs)
-    for group in script.analysis(sigmoids):
-        for call in called_sigmoids(script, group):
-            given = taken_by(call)
-            if given is not None and any_of(ancestors(call), ast.ClassDef):
-                found[call] = () if outputs.is_full(given) else (Wrap(given, "{}.float()"),)
-    return found
 
 
 def _planned(script: Script) -> WithLogits:
