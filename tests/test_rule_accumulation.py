@@ -219,6 +219,7 @@ def test_batches_made_by_a_sampler_of_batches():
         ("for i, (x, y) in enumerate(tqdm(loader, disable=True)):", "i + 1"),
         ("for x, y in tqdm(loader, disable=True):", "step + 1"),
         ("for step, (x, y) in tqdm(enumerate(loader), disable=True):", "step + 1"),
+        ("for _, (x, y) in enumerate(loader):", "step + 1"),
     ],
 )
 def test_heads(head: str, counter: str):
@@ -239,6 +240,11 @@ def test_a_counter_that_is_used_for_something_else():
         "for x, y in loader:", "for i, (x, y) in enumerate(loader):\n        i = 2 * i"
     )
     assert "for step, (i, (x, y)) in enumerate(enumerate(loader)):" in done(loop)
+
+
+def test_a_counter_whose_name_the_batch_takes():
+    loop = LOOP.replace("for x, y in loader:", "for y, (x, y) in enumerate(loader):")
+    assert "for step, (y, (x, y)) in enumerate(enumerate(loader)):" in done(loop)
 
 
 def test_what_is_logged_stays_what_it_was():
