@@ -248,6 +248,30 @@ def test_views_become_reshapes(old: str, new: str):
     assert f"return self.c({new})" in same(changed("torch.flatten(x, 1)", old)).lines
 
 
+OFF_DIAGONAL = """
+def off_diagonal(x):
+    n, m = x.shape
+    return x.flatten()[:-1].view(n - 1, n + 1)[:, 1:].flatten()
+
+
+class Net"""
+
+
+@pytest.mark.parametrize(("products", "fixed"), [("x.T @ x", True), ("images", False)])
+def test_views_of_products_may_be_written_through(products: str, fixed: bool):
+    """Their rows lie in the same order in both layouts, also in a function that is given them."""
+    body = f"images, x = x, torch.flatten(x, 1)\n        c = {products}"
+    write = "torch.diagonal(c).add_(-1).pow_(2).mean() + off_diagonal(c).pow_(2).mean()"
+    text = changed(
+        "return self.c(torch.flatten(x, 1))",
+        f"{body}\n        spread = {write}\n        return self.c(x) + spread",
+    ).replace("class Net", OFF_DIAGONAL.lstrip("\n"))
+    if fixed:
+        assert same(text).lines == [MODEL, IMAGES]
+    else:
+        assert "write through a view" in apply("channels-last", text).refusals
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -905,7 +929,8 @@ class Both(nn.Module):
 
 
 def test_what_a_mask_of_its_shape_picks_stays_a_view() -> None:
-    text = HEAD + LOOP.replace(
+    maps = "self.maps = x[x.mean((1, 2, 3)) > 0].view(-1, 1)\n        return "
+    text = HEAD.replace("return self.c", f"{maps}self.c") + LOOP.replace(
         "loss = F.cross_entropy(model(x), y)",
         "out = model(x)\n        pos = (y > 0).unsqueeze(1).expand_as(out)\n"
         "        neg = (y == 0).unsqueeze(1).expand_as(out)\n"
@@ -917,7 +942,8 @@ def test_what_a_mask_of_its_shape_picks_stays_a_view() -> None:
     found = apply(RULE, text)
     assert found.fixes and "out[pos].view(-1, 1)" in found.text
     assert "out[(pos + neg).gt(0)].view(-1, 1)" in found.text
-    assert "out[y > 0].reshape(-1, 1)" in found.text
+    assert "out[y > 0].view(-1, 1)" in found.text  # rows of what a Linear gives
+    assert "x[x.mean((1, 2, 3)) > 0].reshape(-1, 1)" in found.text
     assert run(found.text)["losses"] == pytest.approx(run(text)["losses"], rel=1e-4)
 
 

@@ -12,6 +12,7 @@ from autofast.facts.shared_memory import is_reshaping, written_through
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.program import Flow, definitions_at
+from autofast.flow.scopes import Expressions
 from autofast.model.calls import call_of, is_method, literal_of
 from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
@@ -129,11 +130,20 @@ def _is_fine(script: Script, node: ast.Call, base: ast.expr) -> bool:
 
 
 def _lies_in_order(script: Script, base: ast.expr, around: tuple[ast.expr, ...] = ()) -> bool:
-    """Whether an expression is contiguous in both layouts."""
+    """Whether an expression is contiguous in both layouts, or a part of what is."""
     if base in around:
         return False
-    values = script.analysis(Flow).values(base) if isinstance(base, ast.Name) else [base]
+    values = _given_to(script, base) if isinstance(base, ast.Name) else [base]
     return surely(_comes_flat(script, v, (*around, base)) for v in values)
+
+
+def _given_to(script: Script, name: ast.Name) -> Expressions:
+    """What a variable is given; a parameter, by all calls."""
+    calls, made = script.analysis(CallGraph), definitions_at(script, name)
+    for function in {function_of(d.node) for d in made if d.is_parameter}:
+        if isinstance(function, ast.Module) or calls.complete(function):
+            return []
+    return [value for d in made for value in calls.gives(d)]
 
 
 def _comes_flat(script: Script, value: ast.expr | None, around: tuple[ast.expr, ...]) -> bool:
@@ -141,9 +151,11 @@ def _comes_flat(script: Script, value: ast.expr | None, around: tuple[ast.expr, 
         case ast.Subscript(value=of, slice=ast.Slice(step=None)) if _is_in_a_row(of):
             return True
         case ast.Subscript(value=of, slice=mask):
-            return _is_picked(script, of, mask)
+            return _is_picked(script, of, mask) or _lies_in_order(script, of, around)
         case ast.BinOp(op=ast.MatMult()):
             return True
+        case ast.Name():
+            return _lies_in_order(script, value, around)
         case ast.Call():
             return _is_contiguous(script, value, around) or _is_averaged(value)
     return False
