@@ -98,8 +98,8 @@ AT_ONCE = {"numbers 8": 40, "numbers 512": 20, "normals 1536": 20, "choices 120"
     ("after", "said"),
     [
         (AT_ONCE, ""),
-        ({**AT_ONCE, "numbers 8": 20, "numbers 1": 20}, "140 draws of 1 number less, 20 of those"),
-        ({**AT_ONCE, "numbers 8": 0, "numbers 1": 40}, "280 draws of 1 number less, 40 of those"),
+        ({**AT_ONCE, "numbers 8": 20, "numbers 1": 20}, "140 draws of 1 number less"),
+        ({**AT_ONCE, "numbers 8": 0, "numbers 1": 40}, "280 draws of 1 number less"),
         ({**ONE_BY_ONE, "normals 192": 0, "normals 64": 160}, "160 draws of 64 numbers in place"),
         ({**ONE_BY_ONE, "normals 192": 0, "normals 100": 160}, ""),  # what nobody needed
         ({**ONE_BY_ONE, "normals 192": 0, "normals 64": 160, "numbers 128": 160}, ""),

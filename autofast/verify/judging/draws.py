@@ -72,14 +72,13 @@ def _sizes(ev: Evidence) -> Check | None:
         otherwise = (*UNSEEN, *SHAPED) if kind == "normals" else UNSEEN
         text = f"{times:.0f} orders or choices of {size} less, {gained:.0f} numbers in place"
         if kind != "choices":
-            text = f"{times:.0f} draws of {size} numbers less, {gained:.0f} in place of {lost:.0f}"
+            text = f"{times:.0f} draws of {size} number{'s' * (size != '1')} less, {gained:.0f} in place of {lost:.0f}"
         means = "lost, or one for several samples, steps or passes"
         return _said(ev, text, means, otherwise)
     pairs = zip(*counts, ev.pairs, strict=True)
     shared = [_at_once(one, two, a) or _in_part(one, two) for one, two, (a, _) in pairs]
     if all(shared):
-        text = f"{shared[0]}, none in their place"
-        return _said(ev, text, "one for several samples or axes", UNSEEN)
+        return _said(ev, shared[0], "one for several samples or axes", UNSEEN)
     rows = [tuple(map(_numbers, pair)) for pair in ev.pairs]
     text = f"{rows[0][1][0]} numbers are drawn without gradients, as in an evaluation, {rows[0][0][0]} in the original"
     if all(2 * y < x and 2 * (more - all_) <= y - x for (x, all_), (y, more) in rows):
@@ -108,7 +107,7 @@ def _at_once(one: Drawn, two: Drawn, run: Run) -> str:
         for rows, each in product(_samples(run), range(1, int(now // steps) + 1)):
             many = each * (rows - steps)
             if 0 < many <= times - now and gone[kind] == many * size:
-                return f"{many} draws of {count(size, 'number')} less, {each * steps} of those left are one for a batch"
+                return f"{many} draws of {count(size, 'number')} less, none in their place, {each * steps} of those left are one for a batch"
     return ""
 
 
