@@ -371,13 +371,13 @@ BAG_SUMS_LATER = """            running_loss += loss.detach().double() * len(lab
 """
 
 BAGS = [
-    fault("rounding", "bags padded, attention to the padding too", "bags", (PER_BAG, PADDED_BAGS.replace('.masked_fill(~there, float("-inf"))', ""))),
-    fault("rounding", "bags padded, evenness by the longest", "bags", (PER_BAG, PADDED_BAGS.replace("lengths.clamp(min=2).log()", "math.log(h.shape[1])"))),
+    fault("sampling", "bags padded, attention to the padding too", "bags", (PER_BAG, PADDED_BAGS.replace('.masked_fill(~there, float("-inf"))', ""))),
+    fault("sampling", "bags padded, evenness by the longest", "bags", (PER_BAG, PADDED_BAGS.replace("lengths.clamp(min=2).log()", "math.log(h.shape[1])"))),
     fault("sampling", "each bag once, unbalanced", "bags", (SAMPLER, "[train.labels.long()], len(train), replacement=False)")),
     fault("exact", "slow weights that are the weights", "bags", (SLOW, "        self.slow = [p.detach() for p in self.params]\n")),
     fault("rounding", "area under the curve by the batch", "bags", (AUC_OF_ALL, AUC_BY_BATCH)),
     fault("sampling", "noise drawn once for the cells of a bag", "bags", (CELLS, CELLS_NOISY)),
-    sound("rounding", "bags padded and masked, lookahead by foreach", "bags", (PER_BAG, PADDED_BAGS), (BACK, BACK_FOREACH)),
+    sound("sampling", "bags padded and masked, lookahead by foreach", "bags", (PER_BAG, PADDED_BAGS), (BACK, BACK_FOREACH)),
     sound("rounding", "bags joined, sums by index, losses read once an epoch", "bags", (PER_BAG, JOINED_BAGS), (BAG_SUMS, BAG_SUMS_LATER)),
 ]
 
