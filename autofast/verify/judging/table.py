@@ -94,7 +94,7 @@ STRUCTURE = (  # what no rewrite may change, whatever its numbers look like
     Row(inputs.modules, "settings of the modules", "arguments; dropout by places, sizes and rates of its masks", effects=KEPT),
     Row(inputs.given, "what the models are given", "order, repetition, scatter and level of inputs", "6 standard errors", effects=KEPT, seeds=LEAST),
     Row(inputs.called, "calls of the models", "how many in training", "equal, or rounding alone", UNCLEAR, KEPT[1:], LEAST),
-    Row(draws.check, draws.NAME, "numbers drawn at a time; draws and data of evaluations", "half, under every seed"),
+    Row(draws.check, draws.NAME, "numbers drawn at a time; draws and data of evaluations", "half, under every seed; none that samples share"),
     Row(driven.check, driven.NAME, "prints, saves, steps", "100 times a rounding", needs="weights that move by themselves"),
     Row(items.drawn, "what is drawn for single items", "level, amount, togetherness, return", "6 standard errors", effects=KEPT, seeds=LEAST),
     Row(items.chosen, "which items are drawn", "how often each", "4 standard errors", effects=KEPT, seeds=LEAST),
