@@ -69,6 +69,30 @@ def test_masks_that_the_script_makes_by_itself(words: int, wrong: bool) -> None:
     assert bool(dropout.wrong(gather("unknown", runs))) is wrong
 
 
+@pytest.mark.parametrize(
+    ("rows", "wrong"),
+    [
+        ([(3, 2), (8, 9), (4, 7), (9, 1)], False),  # other bags
+        ([(1, 1)] * 4, True),  # one mask for the cells of a bag
+        ([(1, 1)], False),  # may be chance
+    ],
+)
+def test_masks_whose_sizes_hang_on_what_a_batch_holds(
+    rows: list[tuple[int, int]], wrong: bool
+) -> None:
+    def masked(arm: str, seed: int, rows: tuple[int, int]) -> Run:
+        run = dropping(arm, seed, tuple((32 * n, 0.1) for n in rows))
+        calls = tuple(
+            Call(0, 4, {"0": float(n + 9 * (arm == "original"))}, i) for i, n in enumerate(rows)
+        )
+        return replace(run, records=(replace(run.record, calls=calls),))
+
+    bags = [(9, 2), (4, 9), (7, 7), (3, 8)][: len(rows)]
+    runs = [masked("original", seed, some) for seed, some in enumerate(bags)]
+    runs += [masked("rewritten", seed, some) for seed, some in enumerate(rows)]
+    assert bool(dropout.wrong(gather("unknown", runs))) is wrong
+
+
 def test_layers_that_are_left_out_at_random() -> None:
     runs = [dropping("original", seed, USUAL[: 3 - seed % 2]) for seed in range(4)]
     runs += [dropping("rewritten", seed, USUAL[:2]) for seed in range(4)]

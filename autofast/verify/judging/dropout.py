@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 
 from autofast.verify.estimates import fmean
+from autofast.verify.evidence import alike
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Record, Run
@@ -47,9 +48,31 @@ def _masks(ev: Evidence) -> str | bool | None:
         words = "masks of dropout are" if b.idle_masks else "no mask of dropout is"
         other = "none is" if b.idle_masks else "some are"
         return f"{words} drawn without gradients, as in an evaluation; in the original {other}"
+    found = _sizes(ev.a, ev.b)
+    if isinstance(found, str) and _by_batch(ev):
+        every = [_sizes(*pair) for pair in ev.pairs]
+        return found if len(every) >= LEAST and all(isinstance(x, str) for x in every) else None
+    return found
+
+
+def _by_batch(ev: Evidence) -> bool:
+    """The sizes hang on what a batch holds (bags, graphs), and that is something else in the two;
+    then all seeds have to tell."""
+    masks, half = ev.a.record.masks or (), len(ev.a.record.masks or ()) // MASKED
+    sizes = {tuple(sorted(pair[0].record.masks or ())) for pair in ev.pairs}
+    varies = len(sizes) > 1 or sorted(masks[:half]) != sorted(masks[-half:])
+    other = alike.other_data(ev) is not None or not alike.drawn_alike(ev.a, ev.b, MASKED)
+    return varies and other
+
+
+def _sizes(before: Run, after: Run) -> str | bool:
+    """See ``_masks``, of one pair."""
+    a, b = before.record, after.record
+    if a.masks is None or b.masks is None:
+        return False
     one, two = sum(a.masks), sum(b.masks)
     # A mask that the script makes of numbers by itself is one, too.
-    instead = (_words(ev.a) - _words(ev.b)) * MASKED / max(1, len(a.steps))
+    instead = (_words(before) - _words(after)) * MASKED / max(1, len(a.steps))
     if two and not one and 2 * instead < two:
         return (
             f"masks of dropout have {two} entries in the first steps; in the original none is drawn"
