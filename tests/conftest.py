@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from autofast.edit import running
+from autofast.report import progress
 from tests.fixture import EVERYTHING, Fixture
 
 # Each of their cases is a dozen trainings: by default the first of three runs.
@@ -28,7 +29,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["AUTOFAST_NO_CACHE"] = "1"
 # A heap of scripts that are kept is looked through less often: by default, a tenth of the time.
 gc.set_threshold(100_000, 20, 50)
-# A busy machine makes no test fail.
+# A busy machine makes no test fail, nor says that it is still at work.
+progress.EVERY = 3600.0
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
