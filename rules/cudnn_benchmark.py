@@ -68,7 +68,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     elif why := against_backends(script, place):
         yield Finding(place, message, refusal=why)
     elif why := why_inputs_vary(script):
-        todo = f"set {torch}.backends.cudnn.benchmark = True if all batches have one shape"
+        todo = f"set {torch}.backends.cudnn.benchmark = {value} if all batches have one shape"
         yield Finding(place, message, advice=f"{todo}: {why}")
     else:
         yield Finding(
