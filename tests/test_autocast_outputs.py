@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.amp import HEAD, LOOP, amp, close, faked, script, trained
-from tests.onerule import Applied
+from tests.onerule import Applied, apply
 
 RETURN = "return self.b(torch.relu(self.a(x)))"
 LOSS = "loss = criterion(model(x), y)"
@@ -759,3 +759,13 @@ def test_other_probabilities_are_refused(returns: str, loss: str, init: str) -> 
 def test_a_sigmoid_of_fp32_stays_as_it_is() -> None:
     done = amp(probable(f"return torch.sigmoid({PRODUCTS}.float())", TAKEN), precision="fp16")
     assert "float().float()" not in done.text and done.fixes and not faked(done)
+
+
+def test_a_network_changes_only_where_16_bits_are_known_to_pay() -> None:
+    text = probable(f"return torch.sigmoid({PRODUCTS})", TAKEN)
+    done = apply("autocast", text, min_gain=0.01)
+    assert not done.fixes and "--exhaustive writes both" in done.refusals
+    large = text.replace("(8, 32)", "(8, 8192)").replace("(32, 4)", "(8192, 4)")
+    large = large.replace("torch.randn(6, 16, 8)", "torch.randn(6, 4096, 8)")
+    large = large.replace("(6, 16))", "(6, 4096))")
+    assert apply("autocast", large, min_gain=0.01).fixes

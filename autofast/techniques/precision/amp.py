@@ -28,6 +28,7 @@ from autofast.facts.by_default import Off, by_default, options_within
 from autofast.facts.double_backward import step_against_half
 from autofast.facts.forwards import Region, evaluation_regions, training_regions
 from autofast.facts.forwards_alone import forwards_alone
+from autofast.facts.precision.banned import Probabilities
 from autofast.facts.precision.between import gradient_changes
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.floats import is_weightless
@@ -160,7 +161,7 @@ class Amp:
     remark: str = ""
 
 
-class _Made(dict[tuple[str, str, bool, bool], Amp]):
+class _Made(dict[tuple[str, str, bool, Probabilities], Amp]):
     """``script.analysis(_Made)``: what mixed precision means for a script, by the options that it
     depends on.
     """
@@ -172,7 +173,8 @@ class _Made(dict[tuple[str, str, bool, bool], Amp]):
 def amp(script: Script, options: Options) -> Amp:
     """What mixed precision means for this script, under these options."""
     with_scaler = options.decides(Scaling)
-    key = options.precision, options.target, with_scaler, options.decides(WithLogits)
+    made = probabilities_of(script, options)
+    key = options.precision, options.target, with_scaler, made
     known = script.analysis(_Made)
     if key not in known:
         known[key] = _amp(script, options, with_scaler)

@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.edit.edits import Edits, Wrap
+from autofast.facts.cost.gains.arithmetic import half
 from autofast.facts.precision.banned import Probabilities, banned_loss, error_of
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.full_outputs import FullOutputs
@@ -25,7 +26,7 @@ from autofast.model.syntax import SEQUENCES, has_star
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, Num, Values, certainly
 from autofast.ops.families import REGROUPING
-from autofast.rule import Options
+from autofast.rule import Finding, Gain, Options
 from autofast.techniques.precision.with_logits import WithLogits, with_logits
 
 CLAMPS = ("clamp", "clip")
@@ -33,30 +34,54 @@ LOGARITHMS = tuple("torch.log .log torch.log1p .log1p torch.log2 torch.log10".sp
 
 
 # A sigmoid in 16 bits is 1 from 6 (bf16) or 8 (fp16) on, the logarithm of the rest that of 0.
+UNSURE = (
+    "what 16 bits save is not known, or little, and the sigmoid of {} would have to compute in fp32 for "
+    "them, `torch.sigmoid(x.float())`, as its logarithm is taken: --exhaustive writes both"
+)
+
+
 # Autocast computes `log_softmax` in fp32 and losses with logits too; what it cannot see is a
 # logarithm that is taken, far away, of what a sigmoid in the model has rounded.
 def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
     """Where ``code`` takes the logarithm of a probability that a model has computed in 16 bits, in
     words; empty where it does not.
     """
-    precise = code.probabilities.logits | code.probabilities.full
-    rounded = not _made_by(script, outputs) <= precise
+    rounded = _made_by(script, outputs) - code.probabilities.logits - code.probabilities.full
+    only = rounded <= script.analysis(full_sigmoids).keys()
+    unsure = UNSURE.format(at(next(iter(rounded)))) if rounded and only else ""
     for site, occurrence in code.events("loss"):
         if site.node not in code.probabilities.logits and (name := banned_loss(occurrence.this)):
             taken = tensors_in(occurrence.args.get(0, "input"))
-            if rounded or not surely(t.prob for t in taken):
+            if not surely(t.prob for t in taken):
                 return error_of(name, site)
+            if rounded:
+                return unsure or error_of(name, site)
     if rounded:
         for site, occurrence in code.events(*LOGARITHMS):
             if any(t.models for t in tensors_in(_operands(occurrence))):
-                return f"{at(site)} takes the logarithm of a sigmoid, which in 16 bits is 1 for what is nearly 1: compute it from the logits"
+                return (
+                    unsure
+                    or f"{at(site)} takes the logarithm of a sigmoid, which in 16 bits is 1 for what is nearly 1: compute it from the logits"
+                )
     return ""
 
 
 def probabilities_of(script: Script, options: Options) -> Probabilities:
     """What becomes of the probabilities in this plan."""
     logits = with_logits(script).nodes if options.decides(WithLogits) else frozenset()
-    return Probabilities(logits, frozenset(script.analysis(full_sigmoids)) - logits)
+    full = frozenset(script.analysis(full_sigmoids)) - logits
+    return Probabilities(logits, full if full and _may_change(script, options) else frozenset())
+
+
+def _may_change(script: Script, options: Options) -> bool:
+    """Whether the code of a network may change for 16 bits: where they are known to pay, or all is
+    written, or what the user names.
+    """
+    if not options.min_gain or options.named:
+        return True
+    passes = [site.node for step in script.steps for site in step.forwards]
+    gain = half(script, options, Finding(passes[0], ""), ()) if passes else None
+    return isinstance(gain, Gain) and gain.known and not gain.is_below(options.min_gain)
 
 
 def full_sigmoids(script: Script) -> dict[ast.AST, Edits]:
