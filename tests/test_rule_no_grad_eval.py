@@ -2738,6 +2738,18 @@ def test_blocks_where_a_function_may_be_called_elsewhere(old: str, new: str) -> 
     assert not any(line.startswith("@torch") for line in done.lines)
 
 
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "register_forward_hook(lambda m, i, o: kept.append(o))",
+        "register_forward_pre_hook(lambda m, i: kept.extend(i))",
+    ],
+)
+def test_a_hook_may_keep_what_a_method_computes(hook: str) -> None:
+    text = PREDICTS.replace("model.train()", f"kept = []\nmodel.net.{hook}\nmodel.train()")
+    refused(text, "registers a hook")
+
+
 @pytest.mark.parametrize("more", ["with torch.no_grad():\n    ", "print(model.test)\n"])
 def test_a_method_that_gives_no_tensor_whoever_calls_it(more: str) -> None:
     text = PREDICTS.replace("made = model.test(24)", more + "made = model.test(24)")

@@ -1059,8 +1059,18 @@ def test_a_dict_of_a_data_set_that_is_not_read(move: str) -> None:
     [
         ('x = batch["x"].to(device)\nbatch["x"][0] = 1', "x", 'batch["y"]'),
         ("x = batch.to(device)\nbatch[0] = 1", "x", "x"),
+        ('x = batch["x"].to(device)\nbatch["x"] -= 0.5', "x", 'batch["y"]'),
+        (
+            'for key, v in batch.items():\n    moved = v.to(device)\n    batch[key] *= 0',
+            "moved",
+            'batch["y"]',
+        ),
+        ("for row in batch:\n    x = batch[row].to(device)\nbatch[row] = batch[row] + 1", "x", "x"),
+        ('w = batch["w"] if isinstance(batch, dict) else 0\nx = batch.to(device)\nbatch[0] = w', "x", "x"),
+        ('if len(losses):\n    w = batch["w"]\nx = batch.to(device)\nbatch[0] = 1', "x", "x"),
+        ('try:\n    w = batch["w"]\nexcept KeyError:\n    w = 0\nx = batch.to(device)\nbatch[0] = w', "x", "x"),
     ],
-)
+)  # fmt: skip
 def test_what_is_written_into_tensors_of_such_a_data_set(move: str, x: str, y: str) -> None:
     text = NAMED.replace("{move}", move.replace("\n", "\n        "))
     done = apply(RULE, text.replace('model(batch["x"]), batch["y"]', f"model({x}), {y}"))

@@ -370,6 +370,17 @@ def test_records_are_written_later(step: str, records: list[tuple[str, float, in
         ("writer.add_scalar('loss', loss.item())", "", ""),
         ("writer.add_scalar('loss', loss.item(), i, time.time())", "", ""),
         ("writer.add_scalar('loss', loss.item(), i)\nwriter.close()", "", "closes the writer"),
+        ("writer.add_scalar('loss', loss.item(), i)\nwriter.flush()", "", "closes the writer"),
+        (
+            "writer.add_scalar('loss', loss.item(), i)\nimport sys\nif i > 99: sys.exit()",
+            "",
+            "may end the script",
+        ),
+        (
+            "writer.add_scalar('loss', loss.item(), i)\nif i > 99: raise SystemExit",
+            "",
+            "may end the script",
+        ),
         (
             "for name, p in model.named_parameters(): writer.add_scalar(name, p.grad.norm(), i)",
             "",

@@ -269,7 +269,8 @@ class Memory:
             case ast.AugAssign(target=target):
                 return [target]
             case ast.Subscript(ctx=ast.Store(), value=value):
-                return [] if self.script.analysis(Mappings).holds(value) else [value]
+                new = not is_augmented(node) and self.script.analysis(Mappings).holds(value)
+                return [] if new else [value]
             case ast.Attribute(value=value, attr=attr) if is_in_place(attr):
                 if not self.script.may_be(value, Ref):
                     return [value]

@@ -83,7 +83,8 @@ def _origin(script: Script, expr: ast.AST | None) -> ast.AST | None:
 # Autocast brings the operands of none of these to one dtype, on no device; the index at which they
 # begin, in the method.
 WANTING = {
-    **dict.fromkeys(("lerp", "lerp_", "inner", "heaviside", "allclose", "isclose"), 0),
+    **dict.fromkeys(("lerp", "lerp_", "inner", "heaviside", "allclose", "isclose", "vdot"), 0),
+    **dict.fromkeys(("meshgrid", "cartesian_prod"), 0),
     **dict.fromkeys(("addmm_", "addmv_", "addbmm_", "baddbmm_"), 0),
     **dict.fromkeys(("masked_scatter", "masked_scatter_", "put_"), 1),
     **dict.fromkeys(("scatter", "scatter_reduce", "index_reduce", "index_reduce_"), 2),

@@ -59,6 +59,7 @@ from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
 
 KNOWN_BEFORE = wordset("shape size ndim dtype")
+LEAVING = wordset("sys.exit builtins.exit builtins.quit os._exit os.abort")
 RECORDED_LATER = "`--effect recipe` keeps it, and writes what was kept of 100 steps at once"
 
 
@@ -147,13 +148,17 @@ def _check_record(script: Script, sink: Sink, loop: Loop) -> None:
         )
     _check_callers(script, sink, loop)
     writers = script.values(sink.holder)
-    for closed in script.methods("close"):
+    for closed in (*script.methods("close"), *script.methods("flush")):
         if any(o.this in writers and inside(o.stack, loop) for o in closed):
-            raise Refusal("closes the writer in the loop", closed.node)
+            raise Refusal("closes the writer in the loop, or writes what it has", closed.node)
     name = getattr(sink.holder, "attr", "")
-    for node in script.analysis(CallGraph).code_in(loop) if name else ():
-        if is_attribute(node, name) and is_stored(node):
+    for node in script.analysis(CallGraph).code_in(loop):
+        if name and is_attribute(node, name) and is_stored(node):
             raise Refusal("makes another writer in the loop", node)
+        if isinstance(node, ast.Call) and script.library_functions(node) & LEAVING:
+            raise Refusal("may end the script before the rest could be written", node)
+        if isinstance(node, ast.Raise) and "SystemExit" in map(variable_name, ast.walk(node)):
+            raise Refusal("may end the script before the rest could be written", node)
 
 
 def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast.AST]) -> bool:
