@@ -2750,6 +2750,26 @@ def test_a_hook_may_keep_what_a_method_computes(hook: str) -> None:
     refused(text, "registers a hook")
 
 
+def test_a_layer_of_the_project_keeps_what_its_library_class_computes() -> None:
+    layer = """class Kept(nn.Linear):
+    total = 0
+
+    def forward(self, x):
+        out = super().forward(x)
+        self.total = self.total + out.abs().mean()
+        return out
+
+
+class Forecast("""
+    text = PREDICTS.replace("class Forecast(", layer).replace("nn.Linear(4, 1)", "Kept(4, 1)")
+    trained = "loss = self.test(8).sum() * 0 + self.net("
+    text = text.replace("loss = self.net(", trained)
+    text = text.replace(".square().mean()", ".square().mean() + 0.1 * self.net.total")
+    text = text.replace("loss.backward()", "self.net.total = 0\n                loss.backward()")
+    done = apply("no-grad-eval", text)
+    assert run(text)["losses"] == run(done.text)["losses"]
+
+
 @pytest.mark.parametrize("more", ["with torch.no_grad():\n    ", "print(model.test)\n"])
 def test_a_method_that_gives_no_tensor_whoever_calls_it(more: str) -> None:
     text = PREDICTS.replace("made = model.test(24)", more + "made = model.test(24)")

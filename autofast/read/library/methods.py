@@ -268,7 +268,7 @@ def super_method(interp: Core, this: Ext, name: str, args: Arguments, node: Wher
         assert isinstance(inst, OBJECTS)
         return module_parts.in_order(interp, inst, args, values(Tensor()))
     if name in ("__call__", "forward") and is_module(inst):
-        return values(mixed(tensors_in(*args.placed) or [Tensor()]))
+        return values(mixed(tensors_in(*args.placed) or [Tensor()], grad=interp.grad_on()))
     return _method(interp, inst, name, args, node)
 
 
