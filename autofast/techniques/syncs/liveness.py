@@ -11,7 +11,7 @@ from autofast.flow.loops import Loop, common_loop, loop_of
 from autofast.flow.program import Flow, definitions_of, graph_of
 from autofast.flow.reflection import is_glance, namespace_calls
 from autofast.flow.scopes import binds, declared, is_parameter, mentions
-from autofast.model.calls import call_of, is_name, variable_name
+from autofast.model.calls import call_of, is_name, names_in, variable_name
 from autofast.model.contents import with_contents, wrapped
 from autofast.model.events import CallFrame, inside
 from autofast.model.script import Script
@@ -151,14 +151,14 @@ def _check_record(script: Script, sink: Sink, loop: Loop) -> None:
     for closed in (*script.methods("close"), *script.methods("flush")):
         if any(o.this in writers and inside(o.stack, loop) for o in closed):
             raise Refusal("closes the writer in the loop, or writes what it has", closed.node)
-    name = getattr(sink.holder, "attr", "")
-    for node in script.analysis(CallGraph).code_in(loop):
-        if name and is_attribute(node, name) and is_stored(node):
+    name, code = getattr(sink.holder, "attr", ""), list(script.analysis(CallGraph).code_in(loop))
+    for node in code if name else ():
+        if is_attribute(node, name) and is_stored(node):
             raise Refusal("makes another writer in the loop", node)
-        if isinstance(node, ast.Call) and script.library_functions(node) & LEAVING:
-            raise Refusal("may end the script before the rest could be written", node)
-        if isinstance(node, ast.Raise) and "SystemExit" in map(variable_name, ast.walk(node)):
-            raise Refusal("may end the script before the rest could be written", node)
+    ends = [c for c in of_kind(code, ast.Call) if script.library_functions(c) & LEAVING]
+    raised = (r for r in of_kind(code, ast.Raise) if "SystemExit" in names_in(r))
+    for node in (*ends, *raised):
+        raise Refusal("may end the script before the rest could be written", node)
 
 
 def _is_used_after(script: Script, sink: Sink, loop: Loop, outside: Sequence[ast.AST]) -> bool:
