@@ -70,8 +70,9 @@ def amp(
     target: str = "cuda",
     precision: str = "",
     files: dict[str, str] | None = None,
+    asked: bool = False,
 ) -> Applied:
-    return apply(rules, text, target=target, precision=precision, files=files)
+    return apply(rules, text, target=target, precision=precision, files=files, asked=asked)
 
 
 def trained(text: str) -> dict[str, Any]:

@@ -727,17 +727,17 @@ def test_a_sigmoid_in_a_network_computes_in_fp32(
     returns: str, full: str, loss: str, init: str
 ) -> None:
     """As a loss of logits does: in 16 bits it would be 1 for what is nearly 1."""
-    done = amp(probable(returns, loss, init), precision="fp16")
+    done = amp(probable(returns, loss, init), precision="fp16", asked=True)
     assert full in done.text, done.refusals
     assert ".float()" not in done.text.split("for i in range")[1].split("autocast")[1]
     assert not faked(done)
-    assert not amp(done.text, precision="fp16").fixes
+    assert not amp(done.text, precision="fp16", asked=True).fixes
 
 
 def test_an_evaluation_beside_it_has_the_same_sigmoid() -> None:
     text = probable(f"return torch.sigmoid({PRODUCTS})", TAKEN)
     text += "with torch.no_grad():\n    for i in range(6):\n        losses.append(F.mse_loss(model(X[i].to(device)), torch.zeros(16, 4)).item())\n"
-    done = amp(text, precision="fp16")
+    done = amp(text, precision="fp16", asked=True)
     assert done.text.count("with torch.autocast") == 2 and done.text.count("torch.sigmoid") == 1
     assert done.text.count(f"{PRODUCTS}.float())") == 1 and not faked(done)
 
@@ -752,20 +752,23 @@ def test_an_evaluation_beside_it_has_the_same_sigmoid() -> None:
     ],
 )  # fmt: skip
 def test_other_probabilities_are_refused(returns: str, loss: str, init: str) -> None:
-    done = amp(probable(returns, loss, init))
+    done = amp(probable(returns, loss, init), asked=True)
     assert not done.fixes and "binary_cross_entropy" in done.refusals
 
 
 def test_a_sigmoid_of_fp32_stays_as_it_is() -> None:
-    done = amp(probable(f"return torch.sigmoid({PRODUCTS}.float())", TAKEN), precision="fp16")
+    done = amp(
+        probable(f"return torch.sigmoid({PRODUCTS}.float())", TAKEN), precision="fp16", asked=True
+    )
     assert "float().float()" not in done.text and done.fixes and not faked(done)
 
 
 def test_a_network_changes_only_where_16_bits_are_known_to_pay() -> None:
     text = probable(f"return torch.sigmoid({PRODUCTS})", TAKEN)
     done = apply("autocast", text, min_gain=0.01)
-    assert not done.fixes and "--exhaustive writes both" in done.refusals
+    assert not done.fixes and "--select autocast writes both" in done.refusals
     large = text.replace("(8, 32)", "(8, 8192)").replace("(32, 4)", "(8192, 4)")
     large = large.replace("torch.randn(6, 16, 8)", "torch.randn(6, 4096, 8)")
     large = large.replace("(6, 16))", "(6, 4096))")
     assert apply("autocast", large, min_gain=0.01).fixes
+    assert not apply("autocast", text).fixes and apply("autocast", text, asked=True).fixes

@@ -749,7 +749,7 @@ STEP = f"{LOSS}\n    loss.backward()\n    optimizer.step()"
 )
 def test_a_sigmoid_whose_logarithm_is_taken_computes_in_fp32(text: str) -> None:
     """In 16 bits it is 1 for what is nearly 1, and so is the bound."""
-    done = amp(text, precision="fp16")
+    done = amp(text, precision="fp16", asked=True)
     sigmoids = [line for line in done.text.splitlines() if "sigmoid(" in line]
     assert sigmoids and all(".float()" in line for line in sigmoids), done.refusals
     assert not faked(done)
@@ -759,7 +759,7 @@ def test_a_logarithm_of_a_sigmoid_that_a_container_calls() -> None:
     text = clamped("self.act(h)").replace(
         "self.b = ", "self.act = nn.Sequential(nn.Sigmoid())\n        self.b = "
     )
-    done = amp(text, rules="autocast")
+    done = amp(text, rules="autocast", asked=True)
     assert not done.fixes and "logarithm of a sigmoid" in done.refusals
 
 

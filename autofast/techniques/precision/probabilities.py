@@ -36,7 +36,7 @@ LOGARITHMS = tuple("torch.log .log torch.log1p .log1p torch.log2 torch.log10".sp
 # A sigmoid in 16 bits is 1 from 6 (bf16) or 8 (fp16) on, the logarithm of the rest that of 0.
 UNSURE = (
     "what 16 bits save is not known, or little, and the sigmoid of {} would have to compute in fp32 for "
-    "them, `torch.sigmoid(x.float())`, as its logarithm is taken: --exhaustive writes both"
+    "them, `torch.sigmoid(x.float())`, as its logarithm is taken: --select autocast writes both"
 )
 
 
@@ -74,14 +74,16 @@ def probabilities_of(script: Script, options: Options) -> Probabilities:
 
 
 def _may_change(script: Script, options: Options) -> bool:
-    """Whether the code of a network may change for 16 bits: where they are known to pay, or all is
-    written, or what the user names.
+    """Whether the code of a network may change for 16 bits: where they are known to pay, where they
+    may and all is written, or where the user names what is to be written.
     """
-    if not options.min_gain or options.named:
+    if options.named:
         return True
     passes = [site.node for step in script.steps for site in step.forwards]
     gain = half(script, options, Finding(passes[0], ""), ()) if passes else None
-    return isinstance(gain, Gain) and gain.known and not gain.is_below(options.min_gain)
+    if not isinstance(gain, Gain) or not gain.known:
+        return not options.min_gain
+    return gain.share > 0 and not gain.is_below(options.min_gain)
 
 
 def full_sigmoids(script: Script) -> dict[ast.AST, Edits]:
