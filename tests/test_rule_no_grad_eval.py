@@ -2741,12 +2741,13 @@ def test_blocks_where_a_function_may_be_called_elsewhere(old: str, new: str) -> 
 @pytest.mark.parametrize(
     "hook",
     [
-        "register_forward_hook(lambda m, i, o: kept.append(o))",
-        "register_forward_pre_hook(lambda m, i: kept.extend(i))",
+        "model.net.register_forward_hook(lambda m, i, o: kept.append(o))",
+        "model.net.register_forward_pre_hook(lambda m, i: kept.extend(i))",
+        "torch.nn.modules.module.register_module_forward_hook(lambda m, i, o: kept.append(o))",
     ],
 )
 def test_a_hook_may_keep_what_a_method_computes(hook: str) -> None:
-    text = PREDICTS.replace("model.train()", f"kept = []\nmodel.net.{hook}\nmodel.train()")
+    text = PREDICTS.replace("model.train()", f"kept = []\n{hook}\nmodel.train()")
     refused(text, "registers a hook")
 
 

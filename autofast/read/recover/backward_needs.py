@@ -33,7 +33,7 @@ from autofast.model.values import (
     Thing,
     is_named,
 )
-from autofast.read.recover.leaks import FACTS, NUMBERS, READS, plain_argument, writes
+from autofast.read.recover.leaks import FACTS, NUMBERS, READS, forward_hooks, plain_argument, writes
 
 KNOWN = ("torch.", "builtins.", "math.", "torchvision.utils.")  # what they compute is followed
 NOT_KNOWN = (  # they train, keep, or call what they are given
@@ -50,8 +50,7 @@ DEEP = 8  # calls
 def is_wanted(script: Script, call: ast.AST) -> bool:
     """Whether a backward may reach the result of a call, or what hooks get of it."""
     assert isinstance(call, ast.expr)
-    hooks = script.methods(*names.FORWARD_HOOKS) or script.calls(names.HOOK_OF_ALL)
-    return bool(hooks or Wanted(script).follow(call, ()))
+    return bool(forward_hooks(script) or Wanted(script).follow(call, ()))
 
 
 def only_computes(script: Script, call: ast.Call) -> bool:

@@ -20,7 +20,7 @@ from autofast.flow.valueflow import first_reason
 from autofast.model.calls import is_method
 from autofast.model.contents import with_contents
 from autofast.model.events import Occurrence
-from autofast.model.names import CONTEXT, FORWARD_HOOKS, HOOK_OF_ALL
+from autofast.model.names import CONTEXT
 from autofast.model.script import Script
 from autofast.model.source import (
     ByNode,
@@ -34,7 +34,14 @@ from autofast.model.source import (
 )
 from autofast.model.syntax import FUNCTIONS, is_stored
 from autofast.model.values import COLLECTIONS, Ext, Tensor, Thing, certainly, is_named
-from autofast.read.recover.leaks import FRESH, Leaks, carries_tensor, in_data, root_of
+from autofast.read.recover.leaks import (
+    FRESH,
+    Leaks,
+    carries_tensor,
+    forward_hooks,
+    in_data,
+    root_of,
+)
 from autofast.read.recover.region import Region
 
 YIELDS = "it yields in between: what the caller does then would run in the same mode"
@@ -56,8 +63,7 @@ class _Ways:
         region = self.region
         if region.yields:
             yield YIELDS
-        hooks = self.script.methods(*FORWARD_HOOKS)
-        for site in (*hooks, *self.script.calls(HOOK_OF_ALL)):
+        for site in forward_hooks(self.script):
             yield f"the hook of {at(site)} may keep it"
         for (kind, _), site in self.script.log.each():
             if kind.startswith("pandas."):

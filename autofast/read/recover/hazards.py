@@ -35,7 +35,7 @@ from autofast.model.values import (
 from autofast.read.recover.backward_needs import Wanted
 from autofast.read.recover.compiled import is_in_place, is_left_eager, records_graphs
 from autofast.read.recover.escapes import YIELDS, ends_with_call
-from autofast.read.recover.leaks import carries_tensor
+from autofast.read.recover.leaks import carries_tensor, forward_hooks
 from autofast.read.recover.memory_trials import memory_trial
 from autofast.read.recover.models import leaves_out_padding
 from autofast.read.recover.module_changes import changed_module
@@ -46,7 +46,6 @@ from autofast.read.recover.trained import BACKWARDS, HARMLESS, Training, is_ente
 # fmt: off
 SHOWS = tuple("""torch. tqdm. wandb. tensorboard visdom. matplotlib. PIL. logging. builtins. argparse. time.
     accelerate. contextlib.""".split())
-HOOKING = ("register_forward_hook", "register_forward_pre_hook")
 GRAPH = wordset("""requires_grad grad_fn is_leaf grad retains_grad retain_grad register_hook requires_grad_
     output_nr register_post_accumulate_grad_hook is_inference _version""")
 # fmt: on
@@ -245,9 +244,8 @@ def needs_gradients(
     """Why gradients must not be switched off here, where they are on now."""
     if region.yields:
         return YIELDS
-    for name in HOOKING:
-        for site in script.methods(name):
-            return f"{at(site)} registers a hook, which may keep what passes through"
+    for site in forward_hooks(script):
+        return f"{at(site)} registers a hook, which may keep what passes through"
     users = (*BACKWARDS, "torch.enable_grad", "torch.set_grad_enabled")
     users += (".requires_grad_", "torch.func.grad", ".step")
     for site, _ in region.sites(script, *users):

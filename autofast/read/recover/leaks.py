@@ -15,8 +15,9 @@ from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first_reason
 from autofast.model import names
 from autofast.model.calls import arguments_of, is_augmented, is_method, may_give, receiver_of
 from autofast.model.contents import attributes, with_contents, wrapped
+from autofast.model.events import Site
 from autofast.model.kinds import is_loss, is_module
-from autofast.model.names import first_part, last_part
+from autofast.model.names import FORWARD_HOOKS, HOOK_OF_ALL, first_part, last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import at, first_line, function_of, is_generator, parent_of, statement_of
@@ -66,6 +67,11 @@ FRESH = wordset("""
 COUNTED = wordset("is_inference _version")
 KEEPERS = wordset("append appendleft add insert extend extendleft update setdefault")
 # fmt: on
+
+
+def forward_hooks(script: Script) -> list[Site]:
+    """Where functions are registered that get what passes through modules, and may keep it."""
+    return [*script.methods(*FORWARD_HOOKS), *script.calls(HOOK_OF_ALL)]
 
 
 def carries_tensor(values: Values) -> bool:

@@ -15,6 +15,7 @@ from autofast.facts.precision.full_outputs import FullOutputs
 from autofast.facts.sigmoids import is_call_of_sigmoid, sigmoids, taken_by
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import bound_to, taken_by as taken_from
+from autofast.flow.positions import position
 from autofast.flow.program import Flow
 from autofast.model.contents import each_once, without_wrappers
 from autofast.model.events import Occurrence
@@ -33,13 +34,13 @@ CLAMPS = ("clamp", "clip")
 LOGARITHMS = tuple("torch.log .log torch.log1p .log1p torch.log2 torch.log10".split())
 
 
-# A sigmoid in 16 bits is 1 from 6 (bf16) or 8 (fp16) on, the logarithm of the rest that of 0.
 UNSURE = (
     "what 16 bits save is not known, or little, and the sigmoid of {} would have to compute in fp32 for "
     "them, `torch.sigmoid(x.float())`, as its logarithm is taken: --select autocast writes both"
 )
 
 
+# A sigmoid in 16 bits is 1 from 6 (bf16) or 8 (fp16) on, the logarithm of the rest that of 0.
 # Autocast computes `log_softmax` in fp32 and losses with logits too; what it cannot see is a
 # logarithm that is taken, far away, of what a sigmoid in the model has rounded.
 def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
@@ -48,7 +49,7 @@ def log_of_rounded(script: Script, code: Code, outputs: list[ast.Call]) -> str:
     """
     rounded = _made_by(script, outputs) - code.probabilities.logits - code.probabilities.full
     only = rounded <= script.analysis(full_sigmoids).keys()
-    unsure = UNSURE.format(at(next(iter(rounded)))) if rounded and only else ""
+    unsure = UNSURE.format(at(min(rounded, key=position))) if rounded and only else ""
     for site, occurrence in code.events("loss"):
         if site.node not in code.probabilities.logits and (name := banned_loss(occurrence.this)):
             taken = tensors_in(occurrence.args.get(0, "input"))
@@ -114,7 +115,7 @@ def _of_logarithms(script: Script) -> Iterator[list[ast.AST]]:
         for step in script.steps:
             for site in step.forwards:
                 if site.call is not None:
-                    yield [*_made_by(script, [site.call])]
+                    yield sorted(_made_by(script, [site.call]), key=position)
 
 
 def _operands(occurrence: Occurrence) -> Values:
