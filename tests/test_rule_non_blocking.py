@@ -1075,3 +1075,68 @@ def test_what_is_written_into_tensors_of_such_a_data_set(move: str, x: str, y: s
     text = NAMED.replace("{move}", move.replace("\n", "\n        "))
     done = apply(RULE, text.replace('model(batch["x"]), batch["y"]', f"model({x}), {y}"))
     assert "changed in place afterwards" in done.refusals, done.text
+
+
+OUTPUTS = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Points(Dataset):
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, i):
+        row = {}
+        row["x"] = torch.full((4,), i / 16)
+        row["y"] = torch.ones(1)
+        return row
+
+
+def criterion(outputs):
+    WRITTEN
+    outputs["loss"] = ((outputs["out"] - outputs["y"]) ** 2).mean()
+    return outputs["loss"], outputs
+
+
+loader = DataLoader(Points(), batch_size=8, pin_memory=True)
+net = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+losses = []
+for batch in loader:
+    x = batch["x"].to(device)
+    outputs = {"out": net(x)}
+    for key in batch:
+        outputs[key] = batch[key]
+    loss, outputs = criterion(outputs)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    "written", ["pass", 'outputs["x"] = outputs["x"] + 1', 'outputs.update(n=len(outputs["x"]))']
+)
+def test_entries_of_a_dict_are_no_writes_to_the_batch(written: str) -> None:
+    done = apply(RULE, OUTPUTS.replace("WRITTEN", written))
+    assert "non_blocking=True" in done.text, done.refusals
+    assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        'outputs["x"] += 1',
+        'outputs["x"][0] = 1',
+        "for key, value in outputs.items():\n        value.mul_(2)",
+        'x = outputs["x"]\n    x.mul_(2)',
+    ],
+)
+def test_what_is_written_into_what_such_a_dict_holds(written: str) -> None:
+    done = apply(RULE, OUTPUTS.replace("WRITTEN", written))
+    assert "changed in place afterwards" in done.refusals, done.text

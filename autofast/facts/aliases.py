@@ -287,7 +287,9 @@ def _written(
         if isinstance(node, ast.Attribute) and certainly(found, Num):
             yield frozenset({Unknown("an item of an array")}), None  # no number has such a method
         yield found, target
-        if isinstance(node, ast.Call):  # torch._foreach_mul_([x], 2), out=(x, order)
+        if isinstance(node, ast.Call) and not script.analysis(Memory).is_given_entries(
+            node, target
+        ):  # torch._foreach_mul_([x], 2), out=(x, order)
             yield frozenset(e for t in found for e in elements(t)), None
 
 

@@ -23,9 +23,10 @@ from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import ByNode, Nodes, parent_of
-from autofast.model.syntax import SEQUENCES, is_read, is_stored
+from autofast.model.syntax import SEQUENCES, is_read, is_stored, is_text
 from autofast.model.values import (
     Const,
+    Dict,
     Ext,
     Method,
     Num,
@@ -348,6 +349,28 @@ class Memory:
                 n.arg for n in nodes if isinstance(n, ast.arg) and n in found
             )
         return self._parameters[function]
+
+    def is_given_entries(self, call: ast.Call, argument: ast.expr) -> bool:
+        """Whether all that the call writes to this argument are entries of a dict
+        (``outputs["loss"] = loss``): what the dict held before stays as it is.
+        """
+        stores: list[bool] = []
+        for callee in self.calls.callees(call):
+            names = {*self.calls.given_to(call, callee, argument)}
+            nodes = [n for n in own_nodes(callee.function) if not isinstance(n, ast.Call)]
+            given = {n for n in nodes if isinstance(n, ast.arg) and n.arg in names}
+            for node in nodes:
+                mine = [e for e in self.written(node) if not given.isdisjoint(self.sources(e))]
+                stores += [isinstance(node, ast.Subscript) and self._is_entry(node) for _ in mine]
+        return surely(stores)
+
+    def _is_entry(self, target: ast.Subscript) -> bool:
+        """``d[key] = ...`` of a dict: no tensor has a name for a key."""
+        base = self.script.values(target.value)
+        named = is_text(target.slice) or isinstance(self.script.constant(target.slice), str)
+        return not is_augmented(target) and (
+            certainly(base, Dict) or (named and all_of(base, Dict, Tensor))
+        )
 
 
 def view_of(expr: ast.expr) -> ast.expr | None:
