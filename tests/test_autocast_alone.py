@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.amp import AMP, HEAD as BASE, LOOP, amp, close, trained
+from tests.amp import AMP, HEAD as BASE, LOOP, amp, close, faked, trained
 from tests.onerule import Applied
 
 HEAD = BASE.replace("lr=0.1", "lr=0.01")
@@ -303,3 +303,61 @@ def test_a_list_that_others_hold_is_not_made_anew(gives: str, uses: str, cast: b
     done = amp(HEAD + HELD.format(gives=gives, uses=uses))
     assert ("part.float() for part in" in done.text) is cast
     assert trained(done.text)["losses"] == trained(done.before)["losses"]
+
+
+CAPTIONS = BASE.replace("model = Net().to(device)", """
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(10, 4)
+        self.lstm = nn.LSTM(4, 16, batch_first=True)
+        self.out = nn.Linear(16, 10)
+
+    def forward(self, features, captions):
+        rows = torch.cat((features.unsqueeze(1), self.embed(captions)), 1)
+        hidden, _ = self.lstm(rows)
+        return self.out(hidden[:, :-1]).flatten(0, 1)
+
+
+model, decoder = Net().to(device), Decoder().to(device)
+""").replace("model.parameters()", "[*model.parameters(), *decoder.parameters()]") + """
+for i in range(6):
+    x, y = X[i].to(device), Y[i].to(device)
+    captions = y.unsqueeze(1).expand(-1, 5)
+    optimizer.zero_grad()
+    PASSES
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""  # fmt: skip
+TWO = """features = model(x)
+    outputs = decoder(features, captions)
+    loss = criterion(outputs, captions.reshape(-1))"""
+
+
+@pytest.mark.parametrize(
+    ("passes", "line"),
+    [
+        (TWO, "features = model(x).float()"),
+        (TWO.replace("criterion(", "features.square().mean() + criterion("), "features = model(x).float()"),
+        (TWO.replace("(features, ", "(features.exp(), "), "features = model(x).float()"),
+        (TWO.replace("features = model(x)", "features = torch.relu(model(x))"), "x1 = model(x).float()"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("precision", ["auto", "bf16"])
+def test_a_network_beside_a_recurrent_one(passes: str, line: str, precision: str) -> None:
+    """The decoder, in which an LSTM would compute in fp16, stays in fp32, and gets that."""
+    text = CAPTIONS.replace("PASSES", passes)
+    done = amp(text, rules="autocast", precision=precision)
+    assert sum("autocast(" in new for new in done.lines) == 1, done.refusals
+    block = done.text.split("autocast(")[1].splitlines()
+    assert "model(x).float()" in block[1] and "decoder" in block[2] + block[3], done.text
+    assert trained(done.text)["losses"] == trained(text)["losses"]
+    assert not faked(done)
+
+
+def test_a_pass_within_that_of_a_recurrent_network() -> None:
+    passes = TWO.replace("features = model(x)\n    ", "").replace("(features", "(model(x)")
+    done = amp(CAPTIONS.replace("PASSES", passes), rules="autocast", precision="auto")
+    assert "whatever it is set to" in done.refusals and done.text == done.before

@@ -14,7 +14,8 @@ is for a torch whose autocast knows fp16 only.
 - ``torch.nn.DataParallel`` runs its replicas in threads of their own, which get only the fact that
   autocast is on, not its dtype (torch/nn/parallel/parallel_apply.py).
 - LSTM, GRU and RNN on CUDA: autocast casts to fp16 for cuDNN
-  (:func:`autofast.facts.precision.layers.recurrent_layers`).
+  (:func:`autofast.facts.precision.layers.recurrent_layers`). Without a scaler, networks with them
+  stay in fp32, and others that are called by themselves need not.
 """
 
 from __future__ import annotations
@@ -219,6 +220,10 @@ def _planned(script: Script, options: Options, with_scaler: bool, off: Off | Non
             found.refused.append((region.forwards[0], why))
             return found
     precision = _precision(script, options, with_scaler, accepted, found)
+    if isinstance(precision, str) and (parted := _without_recurrent(script, options, accepted)):
+        accepted = parted
+        inside = {n for region, _ in accepted for n in nodes_of(region.parts)}
+        precision = _precision(script, options, with_scaler, accepted, found)
     if isinstance(precision, str):
         found.refused += [(r.forwards[0], precision) for r, _ in accepted if r.trains]
         return found
@@ -249,6 +254,31 @@ def _planned(script: Script, options: Options, with_scaler: bool, off: Off | Non
         for place in found.scaling.makes:
             found.makes[place] = precision.scaler(script, place, found.scaling)
     return found
+
+
+def _without_recurrent(
+    script: Script, options: Options, accepted: Sequence[Accepted]
+) -> list[Accepted]:
+    """The passes of the networks without recurrent layers, beside those of others that stay in
+    fp32: a decoder that is an LSTM need not keep its encoder from 16 bits. Empty where nothing
+    that trains is left.
+    """
+    if options.target != "cuda" or _is_data_parallel(script):
+        return []
+    parted: list[Accepted] = []
+    for region, code in accepted:
+        if not recurrent_layers(code):
+            parted.append((region, code))
+            continue
+        for alone in forwards_alone(_of_networks(script, region)):
+            called = {id(t) for c in alone.forwards for t in script.called(c)}
+            mine = replace(alone, things=[t for t in region.things if id(t) in called])
+            part = code.other(mine.parts, mine.things)
+            if not recurrent_layers(part):
+                if not mine.things or why_not_autocast(part):
+                    return []
+                parted.append((mine, part))
+    return parted if any(region.trains for region, _ in parted) else []
 
 
 def _is_there(found: Amp, region: Region) -> bool:
