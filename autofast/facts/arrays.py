@@ -19,6 +19,7 @@ from autofast.flow.program import Flow, definitions_at, function_around, holder_
 from autofast.flow.scopes import Expressions, defaults
 from autofast.model.calls import first_argument, keyword_of, pairs_of, short_name
 from autofast.model.contents import with_contents
+from autofast.model.names import GRIDS
 from autofast.model.roles import Dataset
 from autofast.model.script import Script
 from autofast.model.several import all_known, is_numeric, of_kind, surely, wordset
@@ -50,6 +51,9 @@ TYPES = {
     "bool_": "bool",
     "float": "float64",
     "int": "int64",
+    "int_": "int64",
+    "intp": "int64",
+    "long": "int64",
     "single": "float32",
     "double": "float64",
 }
@@ -67,7 +71,6 @@ REDUCED = wordset("mean sum max min std")  # along some dimensions
 JOINED = wordset("numpy.concatenate numpy.vstack numpy.hstack numpy.stack")
 LOADED = wordset("numpy.load numpy.fromfile numpy.loadtxt numpy.genfromtxt")
 TAKING = wordset("iter next enumerate zip list tuple map", "builtins.")
-GRIDS = wordset("numpy.mgrid numpy.ogrid numpy.r_ numpy.c_")
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def _array_of(script: Script, expr: ast.expr) -> Array | None:
             rows = _joined(parts, script)
             return rows and replace(rows, rank=None)
         case ast.Name() | ast.Attribute():
-            return _joined(_made(script, expr), script)
+            return _joined(made_of(script, expr), script)
         case ast.Subscript(value=inner) if script.library_name(inner) in GRIDS:
             return Array()
         case ast.List() | ast.ListComp():
@@ -163,7 +166,7 @@ def _joined(made: Iterable[ast.expr | None], script: Script) -> Array | None:
     return Array(dtype, rank, all(k.plain for k in same), first.is_list, first.tensor)
 
 
-def _made(script: Script, expr: ast.Name | ast.Attribute) -> Expressions:
+def made_of(script: Script, expr: ast.Name | ast.Attribute) -> Expressions:
     """The expressions that it may have its value from; None for one that is not an expression."""
     match expr:
         case ast.Name():
@@ -215,7 +218,7 @@ def array_origins(script: Script, array: ast.expr) -> set[ast.expr]:
     def below(node: ast.expr) -> Iterator[ast.expr]:
         index = node.slice if isinstance(node, ast.Subscript) else None
         if isinstance(node, VARIABLES):
-            yield from filter(None, _made(script, node))
+            yield from filter(None, made_of(script, node))
             yield from filter(
                 None, _taken_apart(script, node) if isinstance(node, ast.Name) else ()
             )

@@ -27,6 +27,7 @@ from autofast.model.source import (
     ancestors,
     contains_kind,
     function_of,
+    nodes_in,
     parent_of,
     statement_of,
     within,
@@ -35,6 +36,7 @@ from autofast.model.syntax import (
     COMPREHENSIONS,
     DEFS,
     VARIABLES,
+    Def,
     has_star,
     is_attribute,
     is_number,
@@ -125,16 +127,19 @@ class Invariants:
         )
         self.open = self.unsure or not all(script.must_be(owner, Ext) for owner in shown)
 
-    def holds(self, expr: ast.expr, method: ast.FunctionDef, known: bool = False) -> bool:
+    def holds(
+        self, expr: ast.expr, method: ast.FunctionDef, known: bool = False, safe: bool = False
+    ) -> bool:
         """Whether ``expr`` has the same value at each call of the method, which is also what it has
         at the end of the constructor of its class (of one that has none, in a new one); ``known``:
-        it is made of nothing but constants and of what the constructor sets.
+        it is made of nothing but constants and of what the constructor sets; ``safe``: it fails
+        nowhere, and costs next to nothing.
         """
         init = own_constructor(method)
         return (
             not self.open
             and (method not in self.calls.runs(init) if init is not None else has_none(method))
-            and (_is_always_run(self.script, expr, method) or self._is_literal(expr))
+            and (safe or _is_always_run(self.script, expr, method) or self._is_literal(expr))
             and (known or self._is_same(expr, method, init))
         )
 
@@ -240,11 +245,26 @@ class Invariants:
             n.attr == attribute.attr
             and is_read(n)
             and (alone or function_of(n) is not init or self._is_taken(n))
-            and not owners.isdisjoint(self.script.values(n.value) or owners)
+            and self._may_be(n.value, owners)
             and (
                 Made(self.script, n.attr, init) if function_of(n) is init else ReadOnly(self.script)
             ).follow(n, None)
             for n in self.script.each(ast.Attribute)
+        )
+
+    def _may_be(self, held: ast.expr, owners: Values) -> bool:
+        """Whether it may be one of these objects: what is not known, too, unless it is ``self`` in
+        a class of others."""
+        if found := self.script.values(held):
+            return not owners.isdisjoint(found)
+        method = function_of(held)
+        cls = parent_of(method)
+        if not (
+            isinstance(held, ast.Name) and isinstance(method, DEFS) and _is_first(method, held)
+        ):
+            return True
+        return not isinstance(cls, ast.ClassDef) or any(
+            not isinstance(t, Inst) or any(c.node is cls for c in t.cls.lineage()) for t in owners
         )
 
     def _is_written(self, attribute: ast.Attribute, init: ast.FunctionDef) -> bool:
@@ -561,6 +581,14 @@ def _is_always_run(script: Script, expr: ast.expr, method: ast.FunctionDef) -> b
     above = [*takewhile(lambda n: n is not method, ancestors(expr))]
     return not any(isinstance(n, DECIDING) for n in above) and graph_of(script, expr).one_dominates(
         above[-1:], None
+    )
+
+
+def _is_first(method: Def, held: ast.Name) -> bool:
+    """Whether it is the first parameter, which has no other value."""
+    first = [p.arg for p in parameters(method)][:1]
+    return first == [held.id] and not any(
+        is_stored(n) and n.id == held.id for n in nodes_in(method, ast.Name)
     )
 
 

@@ -111,7 +111,15 @@ def _act(expr: ast.expr, parent: ast.AST) -> Act:
             return Act.TESTED
         case ast.AnnAssign(annotation=annotation) if annotation is expr:
             return Act.OTHER
+    if isinstance(parent, ast.Tuple) and _is_index(parent):
+        return Act.INDEXES
     return ACTS.get(type(parent), Act.OTHER)
+
+
+def _is_index(several: ast.Tuple) -> bool:
+    """``a, b`` of ``x[a, b]``"""
+    whole = parent_of(several)
+    return isinstance(whole, ast.Subscript) and whole.slice is several
 
 
 def is_identity(node: ast.AST) -> bool:

@@ -120,6 +120,7 @@ WITHOUT_TENSORS = ACTIVATIONS | frozenset(
 CONTAINERS = wordset("torch.nn.Sequential torch.nn.ModuleList torch.nn.ModuleDict")
 COLLATES = ("torch.utils.data.default_collate",)
 CHAINS = wordset("torchvision.transforms.Compose torchvision.transforms.v2.Compose")
+GRIDS = wordset("numpy.mgrid numpy.ogrid numpy.r_ numpy.c_")  # arrays by ``[]``
 MODULE_BASES = wordset("torch.nn.Module lightning.LightningModule lightning.core.LightningModule")
 DATASETS = ("torchvision.datasets.", "torchaudio.datasets.", "datasets.")
 DATASET_BASES = wordset("torch.utils.data.Dataset torch.utils.data.IterableDataset")

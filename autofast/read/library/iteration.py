@@ -11,7 +11,7 @@ from autofast.model.changes import CLOCK
 from autofast.model.contents import dict_items, with_contents, wrapped
 from autofast.model.kinds import is_dataset, is_loader, is_module, library_dataset
 from autofast.model.limits import FETCHED, FEW
-from autofast.model.names import GRAPHS, NAMED_TUPLE, last_part
+from autofast.model.names import GRAPHS, GRIDS, NAMED_TUPLE, last_part
 from autofast.model.tensors import SHAPE, tensors_in
 from autofast.model.values import (
     COLLECTIONS,
@@ -191,6 +191,8 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
     if isinstance(thing, Ref) and thing.name.endswith(".__dict__"):
         # models.__dict__[name]: one of them.
         return values(Ref(thing.name[: -len("__dict__")] + "*"))
+    if isinstance(thing, Ref) and thing.name in GRIDS:
+        return NUMBER
     if module_parts.is_container(thing):
         return module_parts.part(thing, index) or values(Unknown("a submodule"))
     if isinstance(thing, Ext):

@@ -71,10 +71,12 @@ from autofast.model.values import (
     of_kind,
     one,
 )
+from autofast.read.library.frameworks import is_lightning
 from autofast.techniques.transfers.buffers import OWN, SINCE, buffers, changes_buffers, goes_beside
 from autofast.techniques.transfers.factories import factory, runs_often
 from autofast.techniques.transfers.single_numbers import as_number, since
 from autofast.techniques.transfers.tables import number_name, tables
+from autofast.techniques.transfers.uploads import Once, uploads
 from autofast.write.spelling import chooses_gpu_late
 
 STORES = wordset("torch.save pickle.dump pickle.dumps joblib.dump dill.dump")
@@ -92,8 +94,6 @@ TAKEN = "training forward float double half type dtype device name T".split()  #
 Slot: TypeAlias = tuple[ast.AST, str]  # a constructor, or a class without, and a name
 # A class without a constructor, the method, what keeps something, what that is, and the rest.
 Without: TypeAlias = "tuple[ast.ClassDef, ast.FunctionDef, str, ast.expr, Constant]"
-# What is replaced, what is computed once, whether it is copied, and what has nothing to do then.
-Made: TypeAlias = tuple[ast.expr, ast.expr, bool, Edits]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,10 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
     for copy, buffer in buffers(script, hot):
         kept.add(copy)
         yield Constant(copy, buffer, True)
-    for node, made, copied, idle in (*_copied(script, hot), *_computed(script, often)):
+    every = (*_copied(script, hot), *uploads(script, hot, often), *_computed(script, often))
+    for once_made in every:
+        node, made, copied = once_made.node, once_made.made, once_made.copied
+        idle, spelled = once_made.idle, once_made.code
         method = function_of(node)
         assert isinstance(method, ast.FunctionDef)
         init, cls = own_constructor(method), class_of(script, method)
@@ -151,7 +154,7 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
         if (
             cls is None
             or (init is None and not (module and copied and cls.find("__init__") is None))
-            or not script.analysis(Invariants).holds(made, method, bool(before))
+            or not script.analysis(Invariants).holds(made, method, bool(before), once_made.safe)
             or is_stored_whole(script, cls)
             or (init is not None and _is_hidden([made, *before], method, init))
             or ReadOnly(script).follow(node, None)
@@ -161,19 +164,20 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
         others = [init] if init else [m for c, m, *_ in without if c is cls.node]
         if any(other.args.args[0].arg != this for other in others):
             continue
-        said = f"{copied} {before or ast.unparse(made)}"  # none that needs statements is shared
-        stem = number_name(made)
-        asked = (name_for(script, node, cls, f"{stem}{n}") for n in ("", "_2", "_3"))
+        # None that needs statements is shared.
+        said = f"{spelled} {copied} {before or ast.unparse(made)}"
+        stem = once_made.stem or number_name(made)
+        asked = (name_for(script, node, cls, f"{stem}{n}") for n in ("", "_2", "_3", "_4"))
         called = asked if stem else [name_for(script, node, cls)]
         slots: list[Slot] = [(init or cls.node, n) for n in not_none(called)]
         slot = next((s for s in slots if s not in names or names[s][0] == said), None)
         if slot is None or within_any(node, kept):
             continue  # what another constant is computed of is not asked for any more
         name = slot[1]
-        code = f"{this}.{name} = {{made}}"
+        code = f"{this}.{name} = {spelled}"
         moved: Edits | None = ()
         if copied and module:
-            code = f'{this}.register_buffer("{name}", {{made}}, persistent=False)'
+            code = f'{this}.register_buffer("{name}", {spelled}, persistent=False)'
             moved = _moved_there(script, method, cls)
         if moved is None:
             continue
@@ -181,7 +185,8 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
         idle = (*idle, *(Remove(s, contains_kind(s, *BLOCKS)) for s in before))
         code = "".join(f"{plain_code(segment)}\n" for segment in map(_code, before)) + code
         gone = *(e.stmt for e in of_kind(idle, Remove)), *(e.expr for e in of_kind(idle, Rewrite))
-        edits = Rewrite(node, f"{this}.{name}"), *moved, *idle
+        holes = {"like": once_made.like} if once_made.like is not None else {}
+        edits = Rewrite(node, f"{this}.{name}{once_made.behind}", holes), *moved, *idle
         found = Constant(node, edits, copied, gone, slot=slot)
         if init is None:
             names[slot] = said, None
@@ -223,7 +228,7 @@ def _goes_there(script: Script, transfer: Transfer) -> bool:
     return transfer.to_device or goes_beside(script, transfer)
 
 
-def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Made]:
+def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Once]:
     """Copies to the device: of a module that is moved there what is copied is kept, of other
     objects the copy."""
     for transfer in script.transfers:
@@ -245,15 +250,15 @@ def _copied(script: Script, hot: frozenset[ast.AST]) -> Iterator[Made]:
                     here = again is not None and not ReadOnly(script).follow(node, None)
                     if here or alone:
                         idle = (Remove(again),) if here and again else ()
-                        yield made, made, True, idle
+                        yield Once(made, made, True, idle)
                         if factory(script, made) is None:
-                            yield from ((core, core, True, idle) for core in _cores(made))
-                yield node, inner, True, ()
+                            yield from (Once(core, core, True, idle) for core in _cores(made))
+                yield Once(node, inner, True)
             elif contains_kind(inner, ast.Call):
-                yield node, inner if module else node, True, ()
+                yield Once(node, inner if module else node, True)
                 if module and transfer.only_moves and factory(script, inner) is None:
                     plain = Rewrite(node, "{made}", {"made": inner})
-                    yield from ((core, core, True, (plain,)) for core in _cores(inner))
+                    yield from (Once(core, core, True, (plain,)) for core in _cores(inner))
 
 
 def _cores(made: ast.expr) -> Iterator[ast.expr]:
@@ -317,7 +322,7 @@ def _run_often(script: Script, hot: frozenset[ast.AST]) -> dict[ast.AST, None]:
     return dict.fromkeys([*often, *(f for item in items for f in calls.runs(item))])
 
 
-def _computed(script: Script, often: Iterable[ast.AST]) -> Iterator[Made]:
+def _computed(script: Script, often: Iterable[ast.AST]) -> Iterator[Once]:
     """Calls, in methods, of functions of the project that have something to do."""
     calls = script.analysis(CallGraph)
     for function in often:
@@ -325,7 +330,7 @@ def _computed(script: Script, often: Iterable[ast.AST]) -> Iterator[Made]:
             for call in of_kind(own_nodes(function), ast.Call):
                 run = [c.function for c in calls.callees(call)]
                 if run and all(map(works, run)):
-                    yield call, call, False, ()
+                    yield Once(call, call, False)
 
 
 def works(function: ast.AST) -> bool:
@@ -405,7 +410,8 @@ def class_of(script: Script, method: ast.FunctionDef) -> Cls | None:
     cls = one({t.cls if isinstance(t, Inst) else None for t in _objects(script, method)})
     if cls is None or cls.node is not parent_of(method) or cls.find("__slots__"):
         return None
-    return cls if all(base.startswith(PLAIN) for base in cls.external) else None
+    plain = (base.startswith(PLAIN) or base in MODULE_BASES for base in cls.external)
+    return cls if all(plain) else None
 
 
 def _objects(script: Script, method: ast.FunctionDef) -> set[Thing]:
@@ -426,13 +432,22 @@ def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | N
         or changes_buffers(script)
     ):
         return None
-    inside = parts_of(*(o.this for s in script.methods("to", "cuda") for o in s if o.this))
+    moved = [o.this for s in script.methods("to", "cuda") for o in s if o.this]
+    inside = parts_of(*moved, *_moved_by_lightning(script))
     objects = of_kind(_objects(script, method), Inst)
     if all(id(t) in inside for t in objects):
         return ()
     made = {t.node for t in objects}
     edits = [_move(script, node) for node in made]
     return tuple(edits) if all(edits) else None  # type: ignore[arg-type]
+
+
+def _moved_by_lightning(script: Script) -> list[Thing]:
+    """Its modules, where a Trainer of it takes them to its device."""
+    if not any(t.framework == "lightning" for t in script.trainers):
+        return []
+    every = {o.this for site in script.log.of("new") for o in site}
+    return [t for t in every if isinstance(t, Inst) and is_lightning(t)]
 
 
 def _move(script: Script, made: ast.AST | None) -> Edit | None:

@@ -1,0 +1,186 @@
+"""cache-constant: numbers of the host that no method of a tensor copies, but an index by them, or
+the call that makes a tensor on the device.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.onerule import apply, run
+
+HEAD = """
+import copy
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+np.random.seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+BANDS = (2, 0, 1)
+
+
+class Net(nn.Module):
+    def __init__(self, sizes=(4, 3, 5)):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.table = nn.Embedding(sum(sizes), 3)
+"""
+LOOP = """
+
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+X, I, Y = torch.randn(6, 8, 3), torch.randint(0, 3, (6, 8, 3)), torch.randint(0, 3, (6, 8))
+for epoch in range(2):
+    for x, i, y in zip(X, I, Y):
+        x, i, y = x.to(device), i.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x, i), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+keys = list(model.state_dict())
+"""
+SUM = "return self.layer(x) + self.table(i).sum(1)"
+
+
+def script(init: str, forward: str, loop: str = LOOP, more: str = "") -> str:
+    """A network that sets this in its constructor, and does that in its forward pass."""
+    inner = textwrap.indent(init, " " * 8)
+    method = textwrap.indent(
+        f"def forward(self, x, i):\n{textwrap.indent(forward, '    ')}", "    "
+    )
+    return f"{HEAD}{inner}\n\n{method}\n        {SUM}\n{textwrap.indent(more, '    ')}{loop}"
+
+
+def fitted(text: str) -> list[str]:
+    """The new lines, where the losses and what a checkpoint holds stay the same."""
+    found = apply("cache-constant", text)
+    assert all(not f.effect for f in found.fixes)
+    before, after = run(text), run(found.text)
+    assert before["losses"] == after["losses"] and before["keys"] == after["keys"]
+    return found.lines
+
+
+def buffer(name: str, code: str) -> str:
+    return f'self.register_buffer("{name}", {code}, persistent=False)'
+
+
+@pytest.mark.parametrize(
+    ("made", "kept"),
+    [
+        ("np.random.permutation(3)", "torch.tensor(self.order)"),
+        ("np.argsort(np.random.permutation(3))", "torch.tensor(self.order)"),
+        ("np.arange(3)[::-1].copy()", "torch.tensor(self.order)"),
+        ("np.r_[2, 0:2]", "torch.tensor(self.order)"),
+        ("np.roll(np.arange(3), 1)", "torch.tensor(self.order)"),
+        ("np.array([1, 2, 0], dtype=np.int16)", "torch.tensor(self.order, dtype=torch.long)"),
+        ("[1, 2, 0]", "torch.tensor(self.order)"),
+        ("(1, 2, 0)", "torch.tensor(self.order)"),
+        ("range(3)", "torch.tensor(self.order, dtype=torch.long)"),
+        ("[2 - n for n in range(3)]", "torch.tensor(self.order, dtype=torch.long)"),
+        ("list(range(1, 3)) + [0]", "torch.tensor(self.order, dtype=torch.long)"),
+    ],
+)
+def test_what_indexes_by_numbers_of_the_host_is_a_buffer(made: str, kept: str) -> None:
+    lines = fitted(script(f"self.order = {made}", "x = x[:, self.order]"))
+    text = " ".join(lines)
+    assert kept in text and "persistent=False" in text
+    assert lines[-1] == "x = x[:, self.order_index]"
+
+
+def test_places_that_are_written_out_share_what_they_have_in_common() -> None:
+    inner = "x = x[:, [2, 1, 0]] + x[..., [2, 1, 0]]\nx = x[:, BANDS]"
+    assert fitted(script("", f"x = x * 2\n{inner}")) == [
+        buffer("index", "torch.tensor([2, 1, 0])"),
+        buffer("bands_index", "torch.tensor(BANDS)"),
+        "x = x[:, self.index] + x[..., self.index]",
+        "x = x[:, self.bands_index]",
+    ]
+
+
+def test_places_that_are_written_to_are_indexed_too() -> None:
+    assert fitted(script("", "x = x * 2\nx[:, (0, 2)] = 0.5")) == [
+        buffer("index", "torch.tensor((0, 2))"),
+        "x[:, self.index] = 0.5",
+    ]
+
+
+def test_an_index_below_a_condition_is_made_all_the_same() -> None:
+    init = "self.order = np.array(np.arange(0, 3)[::-1])\nself.back = np.argsort(self.order)"
+    body = "if self.training:\n    x = x[:, self.order]\nelse:\n    x = x[:, self.back]"
+    assert fitted(script(init, body))[0] == buffer("order_index", "torch.tensor(self.order)")
+
+
+@pytest.mark.parametrize("cast", ["long", "int"])
+def test_what_goes_beside_a_tensor_keeps_its_type(cast: str) -> None:
+    init = "self.at = np.array((0, *np.cumsum(sizes)[:-1]), dtype=np.int64)"
+    body = f"i = i.{cast}()\ni = i + i.new_tensor(self.at).unsqueeze(0)\nassert i.dtype == torch.{cast}"
+    lines = fitted(script(init, body))
+    assert lines == [
+        buffer("at_tensor", "torch.tensor(self.at)"),
+        "i = i + self.at_tensor.to(i.dtype).unsqueeze(0)",
+    ]
+
+
+def test_tensors_that_are_told_the_device_are_buffers() -> None:
+    init = "self.mean = [0.1, 0.2, 0.3]\nself.scale = np.array([1.0, 2.0, 3.0])"
+    body = """
+mean = torch.tensor(self.mean, device=x.device)
+scale = torch.as_tensor(self.scale, dtype=torch.float32, device=device)
+x = (x - mean) / scale + x.new_tensor([0.5, 0.25, 0.125])
+"""
+    lines = fitted(script(init, body))
+    text = " ".join(lines)
+    assert buffer("fixed_mean", "torch.tensor(self.mean)") in lines
+    assert "\"constant\", torch.tensor([0.5, 0.25, 0.125])" in text
+    assert "torch.tensor(self.scale, dtype=torch.float32)" in text
+    assert lines[-1] == "x = (x - mean) / scale + self.constant"
+
+
+@pytest.mark.parametrize(
+    ("init", "body"),
+    [
+        ("self.pair = (0, 1)", "x = x + x[self.pair]"),  # two numbers: one element
+        ("self.pick = [True, False, True]", "x = x + x[:, self.pick].sum()"),  # a mask
+        ("self.pick = np.array([1, 1, 0], dtype=np.uint8)", "x = x + x[:, self.pick].sum()"),
+        ("self.pick = np.arange(3) > 1", "x = x + x[:, self.pick]"),
+        ("self.order = np.arange(3)[::-1]", "x = x[:, self.order]"),  # steps back
+        ("self.order = [0, 1]\nself.order.append(len(sizes) - 1)", "x = x[:, self.order]"),
+        ("self.order = [0, 2, 1]", "x = x[:, self.order]\nself.order = self.order[::-1]"),
+        ("self.order = np.arange(3)", "x = x[:, self.order]\nself.order[0] = 1"),
+        ("self.order = [0, 2, 1]", "x = x.cpu()[:, self.order].to(device)"),
+        ("self.order = [[0, 1], [1, 2]]", "x = x + x[self.order].sum()"),  # rows and columns
+        ("", "x = x[torch.arange(len(x)), i[:, 0]][:, None] + x"),
+        (
+            "self.mean = [0.1, 0.2, 0.3]",
+            "x = (x.double() - x.double().new_tensor(self.mean)).float()",
+        ),
+        (
+            "self.mean = [0.1, 0.2, 0.3]",
+            "mean = torch.tensor(self.mean, device=x.device)\nmean += 1\nx = x - mean",
+        ),
+        ("self.mean = [0.1, 0.2, 0.3]", "x = x - torch.tensor(self.mean, device='cpu').to(x)"),
+    ],
+)
+def test_what_is_not_certain_stays(init: str, body: str) -> None:
+    found = apply("cache-constant", script(init, body))
+    assert not any("register_buffer" in line for line in found.lines)
+
+
+def test_modules_that_are_cast_or_stored_whole_keep_their_numbers() -> None:
+    text = script("self.order = [0, 2, 1]", "x = x[:, self.order]")
+    for more in ("torch.save(model, 'm.pt')", "model = model.double().float()"):
+        assert not apply("cache-constant", text + more + "\n").fixes
+    for more in ("torch.save(model.state_dict(), 'm.pt')", "best = copy.deepcopy(model)"):
+        assert len(apply("cache-constant", text + more + "\n").fixes) == 1
+
+
+def test_copies_of_a_module_have_buffers_of_their_own() -> None:
+    init, body = "self.order = [0, 2, 1]", "x = x[:, self.order]"
+    loop = LOOP.replace("Net().to(device)", "nn.DataParallel(Net()).to(device)\nold = copy.deepcopy(model)")
+    assert fitted(script(init, body, loop))[-1] == "x = x[:, self.order_index]"
