@@ -69,7 +69,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 
 def _reads(script: Script, options: Options) -> Iterator[Finding]:
     owned = any_in(OWNERS, script.frameworks)
-    if options.target == "cpu" or not (script.steps or owned) or not uses_gpu(script):
+    if options.target == "cpu" or not script.runs_networks or not uses_gpu(script):
         return  # on the CPU, nothing waits for anything
     back = script.analysis(FetchedBack)
     yield from back.findings

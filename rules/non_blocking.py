@@ -38,7 +38,14 @@ ARRAYS = (
     Effect.EXACT,
     groups=("transfer",),
     relieves={"transfer": 2},
-    uses=("pin-memory", "num-workers", "gpu-data", "gpu-augmentation", "ddp", "dataparallel-to-ddp"),
+    uses=(
+        "pin-memory",
+        "num-workers",
+        "gpu-data",
+        "gpu-augmentation",
+        "ddp",
+        "dataparallel-to-ddp",
+    ),
     asks=gains.copies,
 )
 def find(script: Script, options: Options) -> Iterator[Finding]:

@@ -49,7 +49,8 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if is_iterated_again(script, loader) and (advice := given_in_some_runs(loader)):
             why = why_not_persistent(script, loader)
             yield Finding(loader.node, MESSAGE, refusal=why, advice="" if why else advice)
-    loaders = [x for x in mine if is_iterated_again(script, x)]
+    only_evaluates = not (script.steps or script.frameworks)  # all go through their data once
+    loaders = [x for x in mine if only_evaluates or is_iterated_again(script, x)]
     for loader in mine:
         if loader not in loaders:
             yield from made_anew(loader)

@@ -286,3 +286,46 @@ def test_a_script_that_only_predicts_once(shared: Path, asked: str) -> None:
     done = autofast("rewrite", "a.py", "--in-place", "--exhaustive", "--select", asked)
     assert "runs this, too" not in done.err and (shared / "net.py").read_text() != NET
     assert {name: printed(shared, name) for name in ("a.py", "b.py")} == before
+
+
+EVALUATES = """
+def evaluate():
+    total = 0.0
+    with torch.no_grad():
+        for x, y in make_loader():
+            x, y = x.to(device), y.to(device)
+            total += (model(x) - y).square().mean().item()
+    print(f"{total:.4f}")
+
+
+if __name__ == "__main__":
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = torch.nn.Linear(4, 1).to(device)
+    evaluate()
+"""
+
+
+def test_what_a_script_that_only_evaluates_has_nothing_against(shared: Path) -> None:
+    """It goes through the batches once: workers need not stay, and may; it pins what it copies."""
+    engine = ENGINE.replace(
+        "import torch\n",
+        "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n",
+        1,
+    )
+    rows = "TensorDataset(torch.randn(64, 4), torch.randn(64, 1))"
+    engine += (
+        f"\n\ndef make_loader():\n    return DataLoader({rows}, batch_size=8, num_workers=2)\n"
+    )
+    (shared / "engine.py").write_text(engine)
+    head = HEAD.replace("make_optimizer,", "make_loader, make_optimizer,")
+    trains = (BODY + PLAIN).replace(f"DataLoader({rows}, batch_size=8)", "make_loader()")
+    guarded = "\nif __name__ == '__main__':" + trains.replace("\n", "\n    ")
+    (shared / "a.py").write_text(head + guarded.rstrip(" "))
+    (shared / "test.py").write_text(head + "\ntorch.manual_seed(0)\n" + EVALUATES)
+    before = {name: printed(shared, name) for name in ("a.py", "test.py")}
+    select = ("--select", "pin-memory,persistent-workers,non-blocking")
+    done = autofast("rewrite", "a.py", "--in-place", "--exhaustive", *select)
+    assert "runs this, too" not in done.err, done.err
+    made = (shared / "engine.py").read_text().split("def make_loader")[1]
+    assert "pin_memory=" in made and "persistent_workers=True" in made
+    assert {name: printed(shared, name) for name in ("a.py", "test.py")} == before

@@ -292,3 +292,42 @@ def test_a_path_that_is_cut_or_a_text_that_is_changed_is_another(load: str) -> N
     more = files("conf/base.json") | {"conf/base_big.json": JSON.replace('"num_workers": 0', '"num_workers": 8')}  # fmt: skip
     found = apply("num-workers pin-memory", train(load), files=more)
     assert "base.json" not in found.advice
+
+
+FAMILY = """
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torchvision import datasets, transforms
+from base_of_settings import Base
+class Small(Base):
+    def __init__(self, width=4):
+        super().__init__()
+        self.a = nn.Conv2d(6, width, 1)
+    def forward(self, x):
+        return F.relu(self.a(x))
+"""
+
+BY_PATH = """
+from functools import reduce
+from operator import getitem
+for key, value in {"loader;batch_size": getattr(args, "bs", None)}.items():
+    if value is not None:
+        *path, last = key.split(";")
+        reduce(getitem, path, cfg)[last] = value
+"""
+
+
+def test_what_is_called_is_neither_a_module_nor_what_a_class_was_imported_for() -> None:
+    """Options may change any setting: any class of the module may be named, and only those."""
+    name, load = LOADS["only"]
+    load += BY_PATH
+    base = NETS.split("class Small")[0].replace("parts(self)", "forward(self, *inputs)")
+    more = {"nets_of_settings.py": FAMILY, "base_of_settings.py": base}
+    found = apply("channels-last", train(load), files=files(name) | more)
+    assert found.fixes, found.refusals
+    more["nets_of_settings.py"] += (
+        "\n\nclass Other(nn.Module):\n    def forward(self, x):\n        return unknown(x)\n"
+    )
+    assert not apply("channels-last", train(load), files=files(name) | more).fixes

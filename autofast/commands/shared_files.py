@@ -52,7 +52,9 @@ class Sibling:
         comes to the place. Of what this script needs besides, only what stands in the files that
         are ``written`` may be."""
         shared = [
-            change for edit in finding.edits if self._runs(edit) and (change := _change(edit))
+            change
+            for edit in finding.edits
+            if not edit.alike and self._runs(edit) and (change := _change(edit))
         ]
         if not shared and not self._comes_to(finding.node):
             return ""

@@ -41,11 +41,13 @@ class Edit:
     (order.py).
 
     ``moot``: nothing is lost where the statement, or the expression, goes altogether (an old
-    spelling that is gone then, too).
+    spelling that is gone then, too). ``alike``: whatever else runs this code gets the same from it
+    (``.reshape`` for ``.view``).
     """
 
     rule: str = field(default="", kw_only=True)
     moot: bool = field(default=False, kw_only=True)
+    alike: bool = field(default=False, kw_only=True)
     rank: Rank = field(default=Rank.LEAF, kw_only=True)
 
 

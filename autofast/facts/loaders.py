@@ -150,7 +150,7 @@ def is_used(script: Script, loader: Loader) -> bool:
     """The loader takes part in training or evaluation."""
     return bool(
         loader.uses or lightning_hooks(script, loader) or is_managed(script, loader)
-    ) and bool(script.steps or script.frameworks)
+    ) and script.runs_networks
 
 
 def own_order(loader: Loader) -> str:

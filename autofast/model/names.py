@@ -183,6 +183,15 @@ NO_BUILTINS = wordset(
 PACKAGES = wordset(
     "torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.optim torch.utils torch.utils.data torch.autograd"
 )
+# what is certainly no class or function, whatever it is imported as
+MODULES = (
+    PACKAGES
+    | NO_BUILTINS
+    | frozenset(sys.stdlib_module_names)
+    | wordset(
+        "torchvision.ops torchvision.io numpy numpy.random numpy.linalg pandas scipy cv2 PIL.Image"
+    )
+) - {"tqdm"}
 STARRED = {
     "tqdm": "tqdm trange tqdm_notebook",
     "tqdm.auto": "tqdm trange",

@@ -112,6 +112,11 @@ class Script:
         return next((loader for loader in self.loaders if thing in loader.things), None)
 
     @property
+    def runs_networks(self) -> bool:
+        """It trains, or evaluates (``test.py``)."""
+        return bool(self.steps or self.evaluations or self.frameworks)
+
+    @property
     def backward_stacks(self) -> list[Stack]:
         """Every way to a backward of its training loops."""
         return [o.stack for step in self.steps for b in step.backwards for o in b.site]

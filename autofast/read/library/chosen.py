@@ -14,7 +14,7 @@ from functools import partial
 
 from autofast.model import disk
 from autofast.model.limits import MOST_CALLEES
-from autofast.model.names import DATASET_BASES, MODULE_BASES, canonical, first_part
+from autofast.model.names import DATASET_BASES, MODULE_BASES, MODULES, canonical, first_part
 from autofast.model.several import wordset
 from autofast.model.source import source_of
 from autofast.model.values import (
@@ -82,7 +82,8 @@ def member(interp: Core, module: Module, name: Setting | Arg, node: Where) -> Va
 
 def any_member(module: Thing, name: Thing) -> Values:
     """``getattr(module, name)`` with a name that is not known: whatever of the module it may mean,
-    but for what classes there derive from; empty where that is not all known.
+    but for other modules, and for what classes there derive from, if it is imported for that;
+    empty where that is not all known.
     """
     if not isinstance(module, Module) or module.env.opaque:
         return NOTHING
@@ -91,8 +92,10 @@ def any_member(module: Thing, name: Thing) -> Values:
     public = [v for key, v in module.env.vars.items() if key[:1] != "_" and fits.fullmatch(key)]
     found = [t for held in public for t in held if not isinstance(t, Module)]
     found = [t for t in found if not (isinstance(t, Ref) and first_part(t.name) == "__future__")]
-    bases = {n for t in found if isinstance(t, Cls) for n in t.external}
-    found = [t for t in found if not is_named(t, Ref, bases)]
+    classes = of_kind(found, Cls)
+    bases = {n for t in classes for n in t.external} | MODULES
+    above = {id(a) for t in classes for a in t.ancestors() if not _is_of(module, a)}
+    found = [t for t in found if not is_named(t, Ref, bases) and id(t) not in above]
     if sum(not isinstance(t, (Const, Num)) for t in found) <= MOST_CALLEES:
         return join(frozenset(found))
     own = frozenset(t for t in found if _is_of(module, t))
@@ -105,7 +108,9 @@ def modules_with(interp: Core, package: Module, name: str) -> Values:
     files = [path.resolve() for path in disk.matching(folder, "*.py")]
     if package.source.path.name != "__init__.py" or not found.keys() >= set(files):
         return NOTHING
-    return values(*(m for m in map(found.get, files) if m and m is not package and name in m.env.vars))
+    return values(
+        *(m for m in map(found.get, files) if m and m is not package and name in m.env.vars)
+    )
 
 
 def networks_in(several: Values) -> Values:

@@ -51,6 +51,7 @@ def reshapes(script: Script, code: Code, models: Values) -> Iterator[Edit] | str
                     node.func,
                     "{value}." + {"view": "reshape", "view_as": "reshape_as"}[node.func.attr],
                     {"value": node.func.value},
+                    alike=True,
                 )
             )
     return iter(found)
