@@ -184,3 +184,53 @@ def test_copies_of_a_module_have_buffers_of_their_own() -> None:
     init, body = "self.order = [0, 2, 1]", "x = x[:, self.order]"
     loop = LOOP.replace("Net().to(device)", "nn.DataParallel(Net()).to(device)\nold = copy.deepcopy(model)")
     assert fitted(script(init, body, loop))[-1] == "x = x[:, self.order_index]"
+
+
+LIGHTNING = """
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer = nn.Linear(3, 3)
+        self.bands = np.r_[0, 1:3]
+        self.swap = (2, 1, 0)
+
+    def training_step(self, batch, index):
+        x, y = batch
+        out = self.layer(x[:, self.swap])
+        return nn.functional.mse_loss(out[:, self.bands], y[:, self.bands])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+data = TensorDataset(torch.randn(64, 3), torch.randn(64, 3))
+trainer = pl.Trainer(max_epochs=2)
+trainer.fit(Net(), DataLoader(data, batch_size=8))
+"""
+
+
+def test_a_trainer_of_lightning_moves_the_buffers() -> None:
+    found = apply("cache-constant", LIGHTNING, min_gain=0.01)
+    assert found.lines == [
+        buffer("swap_index", "torch.tensor(self.swap)"),
+        buffer("bands_index", "torch.tensor(self.bands)"),
+        "out = self.layer(x[:, self.swap_index])",
+        "return nn.functional.mse_loss(out[:, self.bands_index], y[:, self.bands_index])",
+    ]
+    alone = LIGHTNING.replace("trainer = pl.Trainer(max_epochs=2)\n", "trainer = Own()\n")
+    assert not apply("cache-constant", alone).fixes
+
+
+def test_an_index_is_worth_its_lines_where_batches_come_to_it() -> None:
+    text = script("self.order = [0, 2, 1]", "x = x * 2\nx = x[:, self.order]\nx = x + 1")
+    assert len(apply("cache-constant", text, min_gain=0.01).fixes) == 1
+    once = text.replace("model(x, i), y)", "model.layer(x), y)").replace("keys =", "model(x, i)\nkeys =")
+    assert not apply("cache-constant", once, min_gain=0.01).fixes

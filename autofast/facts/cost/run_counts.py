@@ -13,6 +13,7 @@ from autofast.facts.by_default import not_by_default
 from autofast.facts.cost.bounds import largest, range_turns, whole_number
 from autofast.facts.cost.inputs import batch_count, batch_size, item_shape
 from autofast.facts.loaders import lightning_passes
+from autofast.facts.switches import batch_hooks
 from autofast.flow.frequency import is_first_time, is_rare
 from autofast.flow.loops import ends_in_first_turn
 from autofast.model.calls import names_in
@@ -157,9 +158,12 @@ class Often:
         return batch * max(elements) * 4 if batch and elements else None
 
     def runs_by_batch(self, node: ast.AST) -> bool:
-        """Whether the script comes to a place in a loop over batches, or in one whose turns are not
-        passes over data.
+        """Whether the script comes to a place in a loop over batches, in one whose turns are not
+        passes over data, or in what a framework calls for each batch.
         """
+        hooks = self.script.analysis(batch_hooks)
+        if any(f.func.node in hooks for w in self.ways(node) for f in of_kind(w, CallFrame)):
+            return True
         uses = [u for x in self.script.loaders for u in x.uses]
         around = [step.stack for step in self.training] + [u.stack for u in uses]
         over = {step.loop for step in self.training} | {u.node for u in uses}
@@ -248,7 +252,14 @@ class Often:
             if body:
                 return body
         ways = [o.stack for site in self.script.log.within(node) for o in site]
-        return ways or self._ways_into(node)
+        return ways or self._ways_into(node) or self._ways_beside(node)
+
+    def _ways_beside(self, node: ast.AST) -> list[Stack]:
+        """The ways to what stands around a place where nothing happens, or beside it."""
+        around = statement_of(node) if isinstance(node, ast.expr) else parent_of(node)
+        if not isinstance(around, DEFS):
+            return self.ways(around) if isinstance(around, ast.stmt) else []
+        return [o.stack for s in around.body for site in self.script.log.within(s) for o in site]
 
     def _ways_into(self, node: ast.AST) -> list[Stack]:
         """The ways to the calls at a place where nothing else happens."""
