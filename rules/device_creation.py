@@ -20,7 +20,7 @@ from autofast.techniques.transfers.factories import loops_of_steps, run_once
 from autofast.techniques.transfers.hoisted import hoisted_copies
 from autofast.techniques.transfers.host_random_draws import why_not_on_device
 from autofast.techniques.transfers.index_arrays import index_arrays
-from autofast.techniques.transfers.indices import indices
+from autofast.techniques.transfers.indices import counted, indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.moved_by_helpers import moved_by_helpers
 from autofast.techniques.transfers.one_hots import one_hots
@@ -32,6 +32,7 @@ SERVES = gains.for_others
 COPIES = gains.nothing("torch.tensor copies its numbers from the host, wherever it is told to")
 INDEXED = gains.usual(0.02, "the indices are copied, and waited for, at each use", code=True)
 ARRAY = "indexes tensors on the device with an array of NumPy, which each use copies there"
+COUNTED = "counts rows on the host for a tensor on the device, and copies the numbers there"
 ONCE = "copy the indices there once, where they are drawn: `torch.from_numpy(...).to(device)`"
 ROW = "copies what a step gives to a row on the device, which is read after all steps"
 MESSAGE = "makes a tensor in host memory and copies it to the device"
@@ -73,6 +74,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(node, MESSAGE, advice=advice)
     for index, edits in index_arrays(script, hot):
         yield Finding(index, ARRAY, edits=edits, advice="" if edits else ONCE, asks=INDEXED)
+    for index, edits in counted(script, hot):
+        if index not in once:
+            yield Finding(index, COUNTED, edits=edits, asks=INDEXED)
     for creation in creations:
         nobody = unread(script, creation.call)
         why = UNREAD.format(nobody) if nobody else why_not_on_device(script, creation, hot)

@@ -250,7 +250,90 @@ def test_rows_of_a_tensor_that_each_turn_makes() -> None:
 def test_rows_that_are_read_or_set_otherwise(old: str, new: str) -> None:
     text = ROLLOUT.replace(old, new)
     if "scores" in new:  # another name that the loop reads
-        text = text.replace("        now = torch.T", "        seen.append(scores.sum().item())\n        now = torch.T", 1)
+        text = text.replace(
+            "        now = torch.T",
+            "        seen.append(scores.sum().item())\n        now = torch.T",
+            1,
+        )
     assert old not in text.replace(new, "")
     run(text)
     assert "host_rewards" not in apply("device-creation", text).text
+
+
+# ------------------------------------------------------------------------------------ rows by number
+COUNTED = """
+import argparse
+import numpy as np
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+parser = argparse.ArgumentParser()
+parser.add_argument("--rows", type=int, default=8)
+args = parser.parse_args([])
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+policy = nn.Linear(4, 3).to(device)
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+losses = []
+PAIR = (0, 1)
+
+
+class Agent:
+    def __init__(self, rows):
+        self.rows = rows
+        self.half = rows / 2
+
+    def learn(self, states, actions):
+        n = len(states)
+        values = policy(states)
+        chosen = {code}
+        loss = (chosen**2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+
+agent = Agent(args.rows)
+states, actions = torch.randn(4, 8, 4), torch.randint(0, 3, (4, 8))
+for step in range(4):
+    agent.learn(states[step].to(device), actions[step].to(device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "count"),
+    [
+        ("range(n)", "n"),
+        ("range(len(states))", "len(states)"),
+        ("range(0, self.rows)", "self.rows"),
+        ("list(range(args.rows))", "args.rows"),
+        ("np.arange(states.shape[0])", "states.shape[0]"),
+        ("np.arange(n, dtype=np.int32)", "n"),
+        ("np.array(range(states.size(0)))", "states.size(0)"),
+    ],
+)
+def test_rows_are_counted_where_the_tensor_is(index: str, count: str) -> None:
+    text = COUNTED.replace("{code}", f"values[{index}, actions]")
+    found = apply("device-creation", text)
+    assert found.lines == [f"chosen = values[torch.arange({count}, device=values.device), actions]"]
+    assert run(found.text)["losses"] == run(text)["losses"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "values[np.arange(self.half * 2), actions]",  # fractions, which NumPy's users cut off
+        "values[np.arange(n, dtype=float), actions]",
+        "values[range(1, n), actions[1:]]",  # empty where there are none: torch raises
+        "values[range(n - 9), :]",
+        "values[range(n)[::-1], actions]",
+        "values.cpu()[range(n), actions.cpu()].to(device)",
+        "values[PAIR]",
+        "np.ones((8, 3))[range(n), 0].sum() * values",
+    ],
+)
+def test_other_rows_are_left(code: str) -> None:
+    text = COUNTED.replace("{code}", code)
+    run(text)
+    assert not apply("device-creation", text).lines
