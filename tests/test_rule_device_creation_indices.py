@@ -260,7 +260,7 @@ def test_rows_that_are_read_or_set_otherwise(old: str, new: str) -> None:
     assert "host_rewards" not in apply("device-creation", text).text
 
 
-# ------------------------------------------------------------------------------------ rows by number
+# ----------------------------------------------------------------------------------- rows by number
 COUNTED = """
 import argparse
 import numpy as np
