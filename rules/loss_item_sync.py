@@ -30,7 +30,7 @@ from autofast.techniques.syncs.implicit_syncs import (
 )
 from autofast.techniques.syncs.planned import (
     in_functions,
-    in_loops,
+    in_loops_and_meters,
     in_moves,
     in_scripts_read_in_part,
     in_stores,
@@ -125,7 +125,7 @@ def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
         *in_arithmetic(script, rest),
         *in_stores(script, rest),
         *in_functions(script, rest),
-        *in_loops(script, rest),
+        *in_loops_and_meters(script, rest),
         *in_stores(script, rest, lists=True),
     ):
         if not taken & used:

@@ -168,8 +168,6 @@ SUMS = [
         "print(repr(total))",
     ),
     ("total.append((i, loss.item()))", "total = []", "print(total)"),
-    ("total.update(loss.item(), x.size(0))", "total = Meter()", "print(total)"),
-    ("total.update(val=loss.item(), n=len(y))", "total = Meter()", "print(total)"),
     (
         "psnr = 10 * math.log10(1 / loss.item())\ntotal += psnr",
         "total = 0",
@@ -184,6 +182,13 @@ def test_what_is_put_away_is_read_after_the_loop(step: str, start: str, end: str
     name = done.lines[0].split(" = ")[0].split(", ")[0]
     kept = [k[0] if isinstance(k, tuple) else k for k in run(done.text)[name]]
     assert len(kept) == 6 and not any(k.requires_grad for k in kept)
+
+
+@pytest.mark.parametrize("given", ["loss.item(), x.size(0)", "val=loss.item(), n=len(y)"])
+def test_a_meter_keeps_tensors_until_somebody_asks(given: str) -> None:
+    text = HEAD + METER + training(f"total.update({given})", "total = Meter()", "print(total)")
+    done = same(text, f"total.keep({given.replace('.item()', '.detach()')})", "val.item()")
+    assert not run(done.text)["total"].kept
 
 
 IF_ANY = ["print(repr(float(total)))"]
@@ -498,7 +503,12 @@ def test_means_are_floats_where_nothing_is_complex() -> None:
     start = HEAD + training("pass")
     done = same(start + EVALUATION, "total += distance(", "print(float(total))")
     assert ".append(" not in done.text
-    said = "# of more complexity\n" + start + "'A complex network, 3j'\nprint('fft of x')\n" + EVALUATION
+    said = (
+        "# of more complexity\n"
+        + start
+        + "'A complex network, 3j'\nprint('fft of x')\n"
+        + EVALUATION
+    )
     assert ".append(" not in same(said, "total += distance(").text
     powers = EVALUATION.replace("torch.norm(a - b, dim=1)", "torch.fft.fft(a - b)")
     for more in ("import torch.fft\n", "print(1j)\n", "print(getattr(torch, 'complex64'))\n"):
@@ -804,7 +814,7 @@ class Meter:
 def test_a_meter_that_computes_with_numpy() -> None:
     step = "losses.update(loss.item(), x.size(0))\nif i % 3 == 0:\n    print(repr(losses.avg))"
     text = training(step, "losses = Meter()", "print(repr(losses.avg))")
-    same(HEAD + NUMPY_METER + text, "losses.update(value.item(), count)")
+    same(HEAD + NUMPY_METER + text, "losses.keep(loss.detach(), x.size(0))")
     draws = NUMPY_METER.replace("np.add(self.sum,", "np.random.rand() + np.add(self.sum,")
     refused(HEAD + draws + text, "does more than keep its arguments")
 
@@ -831,40 +841,28 @@ train()
 """
 
 
-def test_meters_of_one_step_are_kept_in_one_list() -> None:
+def test_meters_of_one_step() -> None:
     done = same(
         HEAD + METER + METERS,
-        "losses.update(loss_value.item(), count)",
-        "sizes.update(size_value.item(), count)",
-        "hits.update(value.item())",
+        "losses.keep(loss.detach(), x.size(0))",
+        "sizes.keep(size.detach(), x.size(0))",
+        "hits.keep(out.argmax(1).eq(y).sum())",
     )
-    assert done.text.count(".append(") == done.text.count(".clear()") == 1
-    assert done.text.count(".item()") == 3  # nobody looks after the loop
-    shown = METERS.replace("print(i, losses, sizes, hits)", "print(i, losses, hits)")
-    shown = shown.replace("\ntrain()\n", "    print(sizes)\n\ntrain()\n", 1)
-    done = same(HEAD + METER + shown, "sizes.update(value.item(), count)")
-    assert done.text.count(" = []") == 3
-
-
-def test_a_meter_that_is_older_than_its_loop() -> None:
+    assert done.text.count(".item()") == done.text.count("def keep(") == 1
     older = METERS.replace(
         "def train():\n    losses, sizes, hits",
         "hits = Meter()\n\ndef train():\n    losses, sizes, _",
     )
-    done = same(HEAD + METER + older, "hits.update(value.item())")
-    assert done.text.count("hits.update(") == 2 > done.text.count("losses.update(")
+    same(HEAD + METER + older, "hits.keep(")
     epochs = METERS.replace(
         "    for i, (x, y)", "    for _ in range(2):\n      for i, (x, y)"
     ).replace("\n        ", "\n          ")
-    done = same(HEAD + METER + epochs, "hits.update(value.item())")
-    assert done.text.count("losses.update(") == 2, (
-        "the next epoch goes on with what the last one has left"
-    )
+    same(HEAD + METER + epochs, "hits.keep(")
 
 
 def test_read_in_conditions_and_after_the_loop() -> None:
-    step = "meter.update(loss.item(), x.size(0))\nif i % 3 == 0:\n    print(i, meter)\nif i == len(loader) - 1:\n    print('last', meter)\n"
-    same(HEAD + METER + training(step, "meter = Meter()", "print(meter)"), "losses.clear()")
+    step = "meter.update(loss.item(), x.size(0))\nif i % 3 == 0:\n    print(i, meter)\nif i == len(loader) - 1:\n    print('last', meter.avg)\n"
+    same(HEAD + METER + training(step, "meter = Meter()", "print(meter)"), "meter.read().avg")
 
 
 @pytest.mark.parametrize(
@@ -983,7 +981,7 @@ STORES = {
 }
 KEPT = {  # how
     "losses": "append(loss.detach())",
-    "meter": " = []",
+    "meter": "self.meter.keep(loss.detach())",
     "best": "self.best[i] = loss.detach()",
     "total": "self.total += loss.detach().double()",
 }
@@ -1004,7 +1002,7 @@ USES = {  # what looks at which of them in every step; * at all
     # true in most iterations, for most numbers in place of 2
     "if i % 2: self.meter.reset()": "meter",
     "if i % 2 == 1: self.meter.reset()": "",
-    "if i % 2:\n                pass\n            else:\n                print(self.last(), self.meter)": "losses meter",
+    "if i % 2:\n                pass\n            else:\n                print(self.last(), self.meter)": "losses",
 }
 
 
@@ -1147,20 +1145,15 @@ def test_loops_that_may_not_end() -> None:
 
 def test_other_ways_out_of_the_loop() -> None:
     body = training("meter.update(loss.item())\nif i > 3:\n    return", "")
-    refused(
-        HEAD
-        + METER
-        + "def train(meter):\n"
-        + indented(body, 4)
-        + "meter = Meter()\ntrain(meter)\nprint(meter)\n",
-        "leaves the loop",
-    )
+    handed = "meter = Meter()\ntrain(meter)\nprint(meter)\n"
+    text = HEAD + METER + "def train(meter):\n" + indented(body, 4) + handed
+    same(text, "meter.keep(loss.detach())")
     local = (
         "def train():\n    meter = Meter()\n"
         + indented(body.replace("i > 3:", "i > 30:"), 4)
         + "    print(meter)\ntrain()\n"
     )
-    same(HEAD + METER + local, "losses.append(loss.detach())")
+    same(HEAD + METER + local, "meter.keep(loss.detach())")
     body = training(
         "meter.update(loss.item())\nif i > 30:\n    raise ValueError(i)", ""
     )  # ends the script: nobody looks at the meter
@@ -1170,10 +1163,11 @@ def test_other_ways_out_of_the_loop() -> None:
         + "def train(meter):\n"
         + indented(body, 4)
         + "meter = Meter()\ntrain(meter)\nprint(meter)\n",
-        "losses.append(loss.detach())",
+        "meter.keep(loss.detach())",
     )
     caught = "meter = Meter()\ntry:\n    train(meter)\nexcept ValueError:\n    print(meter)\n"
-    refused(HEAD + METER + "def train(meter):\n" + indented(body, 4) + caught, "may be caught")
+    caught = HEAD + METER + "def train(meter):\n" + indented(body.replace("30", "3"), 4) + caught
+    same(caught, "meter.keep(loss.detach())")
     text = training("total += loss.item()").replace(
         "for epoch in range(2):", "total = 0\nfor epoch in range(2):"
     )
@@ -1244,7 +1238,9 @@ def size(x):
 def read_in_part(step: str, end: str, init: str = "self.reset()", more: str = "pass") -> str:
     meter = METER + COUNTED.format(init, more).replace("super().update", "Meter.update")
     meter = meter.replace("Meter.update(val, n)", "self.add(val, n)")
-    meter = meter.replace("def update(self, val, n=1):\n        self.val", "def add(self, val, n):\n        self.val")
+    meter = meter.replace(
+        "def update(self, val, n=1):\n        self.val", "def add(self, val, n):\n        self.val"
+    )
     long = "def long(show):\n    b = 0\n" + "".join(
         f"    a = [b, {i}]\n    b = [a, {i}]\n" for i in range(400)
     )
@@ -1911,14 +1907,26 @@ if CASE:
         (PUT + "d['c'] = d['a'] + d['b']\n", "", "d['c'] = d['a'] + d['b']"),
         (PUT + "d.update(c=loss.item())\n", "", "d.update(c=loss.item())"),
         (PUT + "if n:\n    d['c'] = out.sum().item()\n", "n = 1", "if n:"),
-        ("d = {}\nfor k, v in (('a', loss), ('b', out.mean())):\n    d[k] = v.item()\n", "", "d[k] ="),
-        ("d = {}\nwith torch.no_grad():\n    d['a'] = (out * 2).mean().item()\n", "", "with torch."),
+        (
+            "d = {}\nfor k, v in (('a', loss), ('b', out.mean())):\n    d[k] = v.item()\n",
+            "",
+            "d[k] =",
+        ),
+        (
+            "d = {}\nwith torch.no_grad():\n    d['a'] = (out * 2).mean().item()\n",
+            "",
+            "with torch.",
+        ),
         ("v = loss.item()\nd = {}\nd['a'] = v\n", "", "v = loss.item()"),
         # a branch that stays: below its condition
         (PUT + GEN.replace("CASE", "i % 3 == 0"), "", 'd["g"] = extra.item()'),
         (PUT + GEN.replace("CASE", "i % o.n == 0"), "", 'd["g"] = extra.item()'),
         (PUT + GEN.replace("CASE", "i % 3 == 0") + "    d['h'] = extra.item()\n", "", "d['h'] ="),
-        (PUT + GEN.replace("CASE", "i % 3 == 0") + "    if i == 3:\n        continue\n", "", 'd["g"] ='),
+        (
+            PUT + GEN.replace("CASE", "i % 3 == 0") + "    if i == 3:\n        continue\n",
+            "",
+            'd["g"] =',
+        ),
     ],
 )
 def test_what_is_put_into_a_dict_moves_with_it(step: str, start: str, moved: str) -> None:
@@ -1932,7 +1940,9 @@ def test_what_is_put_into_a_dict_moves_with_it(step: str, start: str, moved: str
 
 
 def test_lists_move_as_dicts_do() -> None:
-    step = "d = []\nd.append(loss.item())\nd.append(out.mean().item())\nif i % 2 == 0:\n    print(d)"
+    step = (
+        "d = []\nd.append(loss.item())\nd.append(out.mean().item())\nif i % 2 == 0:\n    print(d)"
+    )
     done = same(HEAD + training(step), "d = []", "d.append(loss.item())")
     assert done.text.index("d = []") > done.text.index("if i % 2 == 0:")
 
@@ -1956,10 +1966,16 @@ def test_lists_move_as_dicts_do() -> None:
         (PUT + "out.mul_(2)\n" + SHOW, ""),
         (PUT + "loss += 1\n" + SHOW, ""),
         (PUT + "d['w'] = model[0].weight.mean().item()\noptimizer.step()\n" + SHOW, ""),
-        ("v = model[0].weight.data[0, 0]\nd = {}\nd['a'] = v.item()\noptimizer.step()\n" + SHOW, ""),
+        (
+            "v = model[0].weight.data[0, 0]\nd = {}\nd['a'] = v.item()\noptimizer.step()\n" + SHOW,
+            "",
+        ),
         # a condition that may not hold any more, or again
         (PUT + GEN.replace("CASE", "n % 3 == 0") + "n += 1\n" + SHOW, "n = 0"),
-        (PUT + GEN.replace("CASE", "n % 3 == 0").replace("    d[", "    n = 1\n    d[") + SHOW, "n = 0"),
+        (
+            PUT + GEN.replace("CASE", "n % 3 == 0").replace("    d[", "    n = 1\n    d[") + SHOW,
+            "n = 0",
+        ),
         (PUT + GEN.replace("CASE", "i % o.n == 1") + "o.n += 1\n" + SHOW, "o.n = 3"),
         (PUT + GEN.replace("CASE", "i % o.n == 1") + "o.more()\n" + SHOW, ""),
         (PUT + GEN.replace("CASE", "len(hist) % 3 == 0") + "hist.append(1)\n" + SHOW, "hist = []"),
@@ -1976,10 +1992,11 @@ def test_what_may_not_move_into_a_condition_with_its_dict(step: str, start: str)
     assert output(done.text) == output(text)
 
 
-
 @pytest.mark.parametrize("asked", ["shows", "shows and epoch", "not often"])
 def test_a_condition_that_has_a_name(asked: str) -> None:
-    step = f"shows, often = i % 2 == 0, i % 2 != 0\ninfo = loss.item()\nif {asked}:\n    print(info)"
+    step = (
+        f"shows, often = i % 2 == 0, i % 2 != 0\ninfo = loss.item()\nif {asked}:\n    print(info)"
+    )
     step = step.replace("shows, often = i % 2 == 0, ", "shows = i % 2 == 0\noften = ")
     done = same(HEAD + training(step), "info = loss.item()")
     assert done.text.index("info = loss.item()") > done.text.index(f"if {asked}:")
@@ -2012,7 +2029,10 @@ def test_reads_for_what_is_given_in_few_steps_are_not_looked_at() -> None:
     """
     head = HEAD + "from collections import defaultdict\n" + textwrap.dedent(functions)
     few = training(
-        "", "kept = defaultdict(list)", "print(kept)", "loss = loss + divergence(out, steps.now(kept))"
+        "",
+        "kept = defaultdict(list)",
+        "print(kept)",
+        "loss = loss + divergence(out, steps.now(kept))",
     )
     done = apply("loss-item-sync", head + few)
     assert not done.findings
@@ -2041,7 +2061,7 @@ def test_ignore_comments_spare_a_group() -> None:
 
 def test_statements_over_several_lines() -> None:
     step = 'total.update(\n    loss.item(),  # of the batch\n    n=x.size(0),\n)\nif i % 2 == 0:\n    print("{:.7f}".format(total.avg))'
-    done = same(HEAD + METER + training(step, "total = Meter()", "print(total)"), "losses.append(")
+    done = same(HEAD + METER + training(step, "total = Meter()", "print(total)"), "total.keep(")
     assert "# of the batch" in done.text
 
 
@@ -2400,12 +2420,8 @@ def test_a_caller_that_shows_it_at_the_end_of_all() -> None:
     )
     assert output(apply("loss-item-sync", text).text) == output(text)
     plain = "kept = Meter()\ndef end():\n    pass\n" + loop.replace("if i == 3", "if i == 30")
-    assert (
-        "losses.append("
-        in apply(
-            "loss-item-sync",
-            HEAD + METER + plain + "try:\n    train()\nfinally:\n    pass\nprint(kept)\n",
-        ).text
+    same(
+        HEAD + METER + plain + "try:\n    train()\nfinally:\n    pass\nprint(kept)\n", "kept.keep("
     )
 
 

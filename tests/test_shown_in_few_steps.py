@@ -266,7 +266,7 @@ def test_a_helper_that_does_more(change: tuple[str, str]) -> None:
 def test_meters() -> None:
     step = "losses.update(loss.item(), x.size(0))\nprint('loss', repr(losses.avg))"
     text = MANY + METER + training(step, "losses = Meter()", "print('epoch', losses)")
-    fewer(text, TEST, "losses.update(value.item(), count)", shown=4)
+    fewer(text, TEST, "losses.keep(loss.detach(), x.size(0))", shown=4)
     shown = step.replace("repr(losses.avg)", "losses")
     fewer(text.replace(step.splitlines()[1], shown.splitlines()[1]), TEST, shown=4)
     speaks = METER.replace("        return f", "        self.count = 0\n        return f")
@@ -539,7 +539,7 @@ def test_what_a_bar_is_told_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
     text = MANY + METER + training(step, "losses, bar = Meter(), Bar('Training')", end)
     text = f"from progress.bar import Bar\n{text}"
     done = few(text)
-    assert TEST in done.lines and "losses.update(value.item(), count)" in done.lines
+    assert TEST in done.lines and "losses.keep(loss.detach(), x.size(0))" in done.lines
     assert "\n        bar.next()" in done.text
     before, after = output(text).splitlines(), output(done.text).splitlines()
     assert len(after) == len(before)

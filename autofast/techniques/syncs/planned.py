@@ -42,6 +42,7 @@ from autofast.techniques.syncs.delayed import (
 )
 from autofast.techniques.syncs.implicit_syncs import COPIED, moved_waits
 from autofast.techniques.syncs.liveness import Needs, needs_of
+from autofast.techniques.syncs.meters import kept_in_meters
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
@@ -49,6 +50,7 @@ from autofast.techniques.syncs.steps import is_step, runs_in_steps, where_shown,
 from autofast.techniques.syncs.stores import changed_stores
 from autofast.techniques.syncs.summable import is_summed, kind_of_sum
 
+REPEATING = (gains.read_again, gains.read_twice)
 Found = tuple[Finding, set[ast.expr]]  # with the reads that it is about
 Part = tuple[Sink, Needs]
 Fixed = tuple[ast.stmt, list[Read], str]  # what cannot wait, its reads, and why
@@ -128,6 +130,33 @@ def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
 def left_to_read(script: Script, every: list[Read]) -> list[Read]:
     """The reads that move with nothing."""
     return [r for r in every if moved_with(script, script.log.at("sync", r.node)) is None]
+
+
+def in_meters(script: Script, every: list[Read]) -> Iterator[Found]:
+    """Reads whose numbers objects of the project count, which then keep tensors."""
+    for made in kept_in_meters(script, every):
+        places: list[Said] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
+        if made.why:
+            used = {r.node for r in made.reads}
+            yield from ((Finding(place, what, refusal=made.why), used) for place, what in places)
+        else:
+            effect = Effect.ROUNDING if made.rounds else None
+            yield from group(places, made.edits, made.reads, effect=effect)
+
+
+def in_loops_and_meters(script: Script, every: list[Read]) -> Iterator[Found]:
+    """Reads in loops, those of meters by what they are where the loop would have to read each by
+    itself, or cannot wait.
+    """
+    found = list(in_loops(script, every))
+    well = {n for f, used in found for n in used if f.edits and f.asks not in REPEATING}
+    meters = list(in_meters(script, [r for r in every if r.node not in well]))
+    kept = {n for f, used in meters for n in used if f.edits}
+    if kept:
+        found = list(in_loops(script, [r for r in every if r.node not in kept]))
+    yield from (m for m in meters if m[0].edits)
+    yield from found
+    yield from (m for m in meters if not m[0].edits)
 
 
 def in_loops(script: Script, every: list[Read]) -> Iterator[Found]:

@@ -224,7 +224,7 @@ def not_a_keeper(script: Script, func: ast.Attribute) -> str:
         return "-"
     for thing in things:
         assert isinstance(thing, Inst)
-        if any(map(_shares, (thing.cls, *thing.cls.ancestors()))):
+        if any(map(shares, (thing.cls, *thing.cls.ancestors()))):
             return f"objects of {thing.cls.node.name} have something in common"
         for method in thing.cls.find(func.attr) or ():
             inner = unbound(method)
@@ -233,7 +233,7 @@ def not_a_keeper(script: Script, func: ast.Attribute) -> str:
     return ""
 
 
-def _shares(cls: Cls) -> bool:
+def shares(cls: Cls) -> bool:
     """Whether objects of a class may fill something that all of them have."""
     made = [s.value for s in cls.node.body if isinstance(s, ast.Assign)]
     filled = any_of(made, ast.List, ast.Dict, ast.Set, ast.Call)

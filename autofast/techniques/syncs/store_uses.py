@@ -257,7 +257,7 @@ class Uses:
 
     def _consumer(self, node: ast.expr) -> ast.Call | None:
         """The call of a library, known to keep nothing, that a display is given to."""
-        call = _taker(node)
+        call = taker(node)
         return call if call is not None and self._only_looks(call) else None
 
     def _only_looks(self, call: ast.Call) -> bool:
@@ -272,7 +272,7 @@ class Uses:
         """``torch.save(trainer)``, ``vars(self)``, ``copy.deepcopy(model)``."""
         if is_attribute(parent_of(node), "__dict__"):
             return True
-        call = _taker(node)
+        call = taker(node)
         if call is None or call.func is node or is_call_of(call, *BLIND):
             return False
         found = self.script.called(call)
@@ -381,7 +381,7 @@ class Uses:
         raise Refusal(f"what {at(node)} does with `{first_line(method)}` is not understood")
 
     def _of_argument(self, node: ast.expr) -> Use:
-        call, parent = _taker(node), parent_of(node)
+        call, parent = taker(node), parent_of(node)
         if call is None:
             raise Refusal(f"what {at(node)} does with `{first_line(node)}` is not understood")
         if isinstance(parent, ast.Starred) or (
@@ -404,7 +404,7 @@ def _is_handed_on(use: Usage) -> bool:
     return isinstance(outer, (ast.Return, ast.Assign))
 
 
-def _taker(node: ast.expr) -> ast.Call | None:
+def taker(node: ast.expr) -> ast.Call | None:
     """The call that gets a node, by itself or in a display."""
     here: ast.AST | None = parent_of(node)
     while isinstance(here, (ast.Dict, ast.List, ast.Tuple, ast.keyword, ast.Starred)):

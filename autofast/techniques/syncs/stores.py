@@ -21,19 +21,16 @@ from functools import cached_property
 
 from autofast.edit.edits import Before, Edit, Rewrite, Wrap
 from autofast.facts.copies import several_gpus
-from autofast.facts.switches import is_often
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.frequency import is_mostly_left_out, rare_arm
-from autofast.flow.loops import Loop, loop_of, loops_around
+from autofast.flow.frequency import rare_arm
+from autofast.flow.loops import loop_of
 from autofast.flow.positions import index_in_block, position, statements_beside
 from autofast.flow.program import Flow
 from autofast.flow.scopes import Expressions, stored_in
 from autofast.model.calls import is_path, literal_of, root_of, variable_name
-from autofast.model.events import loops
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import (
-    Nodes,
     any_within,
     at,
     first_line,
@@ -48,7 +45,6 @@ from autofast.model.source import (
 from autofast.model.syntax import (
     ASSIGNMENTS,
     DEFINITIONS,
-    LOOPS,
     PAUSES,
     is_attribute,
     is_operation,
@@ -70,11 +66,11 @@ from autofast.techniques.syncs.kept import kept_template, without_graph
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.scalar_tensors import is_scalar, kind_of
 from autofast.techniques.syncs.sinks import does_more, is_number
+from autofast.techniques.syncs.step_places import StepPlaces, is_in_steps
 from autofast.techniques.syncs.steps import (
     InFew,
     catching_statements,
     is_step,
-    runs_in_steps,
 )
 from autofast.techniques.syncs.store_uses import Place, Use, Uses, Write, write_of
 from autofast.techniques.syncs.summable import EXACT, is_long, parts_of
@@ -117,7 +113,7 @@ def _together(
 ) -> Iterator[tuple[frozenset[Thing], str, list[Write]]]:
     """The places that put numbers into one store, some of them in every step."""
     groups: list[tuple[frozenset[Thing], str, list[Write]]] = []
-    for statement, mine in by_statement([r for r in every if _is_in_steps(script, r, False)]):
+    for statement, mine in by_statement([r for r in every if is_in_steps(script, r, False)]):
         write = write_of(statement, mine)
         objects = script.values(write.holder) if write is not None else frozenset()
         if write is None or not objects or does_more(script, statement):
@@ -129,15 +125,7 @@ def _together(
         groups = [g for g in groups if g not in same]
         whole = objects.union(*(g[0] for g in same))
         groups.append((whole, write.attr, [*(w for g in same for w in g[2]), write]))
-    yield from (g for g in groups if any(_is_in_steps(script, r) for w in g[2] for r in w.reads))
-
-
-def _is_in_steps(script: Script, read: Read, each: bool = True) -> bool:
-    loop, site = loop_of(read.statement), script.log.at("sync", read.node)
-    if read.how == "numpy" or site is None:
-        return False
-    inside = is_step(script, loop) or runs_in_steps(script, site, each=each)
-    return inside and (not each or is_often(script, read.node, loop))
+    yield from (g for g in groups if any(is_in_steps(script, r) for w in g[2] for r in w.reads))
 
 
 class Store:
@@ -147,6 +135,7 @@ class Store:
         self.script, self.objects, self.attr, self.writes = script, objects, attr, writes
         self.calls, self.flow = script.analysis(CallGraph), script.analysis(Flow)
         self.writers = set(self.calls.running(function_of(w.statement) for w in writes))
+        self.places = StepPlaces(script, (r for w in writes for r in w.reads))
         self.rounds = False
 
     def changed(self) -> Changed:
@@ -285,7 +274,7 @@ class Store:
     def _check_sets(self, uses: list[tuple[ast.expr, Use]]) -> None:
         """What else is put there must go with tensors that are added to in place."""
         adds = [w for w in self.writes if w.how == "add"]
-        changes = [n for n, use in uses if use is Use.CHANGES and not self._is_seldom(n)]
+        changes = [n for n, use in uses if use is Use.CHANGES and not self.places.is_seldom(n)]
         for node in changes:
             statement = statement_of(node)
             match statement:
@@ -303,36 +292,6 @@ class Store:
         if adds and len(modes) > 1:
             raise Refusal("it is added to with gradients on and off")
 
-    @cached_property
-    def _loops_around(self) -> list[Loop]:
-        """The loops that put something there, in whatever function."""
-        found: dict[int, Loop] = {}
-        for read in (r for w in self.writes for r in w.reads):
-            for occurrence in self.script.log.ways("sync", read.node):
-                frames = (f for f in loops(occurrence.stack) if isinstance(f.node, LOOPS))
-                found |= {id(f.node): f.node for f in frames}  # type: ignore[misc]
-        return list(found.values())
-
-    @property
-    def _loops(self) -> list[Loop]:
-        """Those over batches."""
-        return [loop for loop in self._loops_around if is_step(self.script, loop)]
-
-    @cached_property
-    def _often(self) -> Nodes:
-        return {f for loop in self._loops for f in self.calls.run_in(loop, often=True)}
-
-    def _is_seldom(self, node: ast.AST) -> bool:
-        """Whether a place is come to in few steps."""
-        around = loops_around(statement_of(node))
-        loop = next((x for x in around if x in self._loops), None)
-        if self.script.analysis(InFew).around(node) is not None:
-            return True
-        if loop is None and function_of(node) not in self._often:
-            return True
-        left_out = loop is None and is_mostly_left_out(self.flow.graph(node), node)
-        return left_out or not is_often(self.script, node, loop)
-
     def _puts(self, node: ast.AST) -> bool:
         """Whether something may be put into the store while a node runs."""
         own = {w.statement for w in self.writes}
@@ -345,9 +304,9 @@ class Store:
         """The statements before which the numbers are read."""
         places: dict[tuple[int, str], list[Look]] = {}
         looks = {n: n for n, use in uses if use in (Use.LOOKS, Use.CHANGES)}
-        looks |= {n: n for n, use in uses if use is Use.GIVES and self._is_seldom(n)}
+        looks |= {n: n for n, use in uses if use is Use.GIVES and self.places.is_seldom(n)}
         for node in sorted(looks.values(), key=position):
-            if not self._is_seldom(node):
+            if not self.places.is_seldom(node):
                 if self._is_other(node) or any(n is node and u is Use.CHANGES for n, u in uses):
                     continue
                 raise Refusal(f"`{first_line(node)}` is used in every step ({at(node)})")
@@ -375,11 +334,11 @@ class Store:
         fixed = [literal_of(getattr(w.place, "slice", None)) is not None for w in self.writes]
         if self.attr or all(fixed) or any(w.how == "add" for w in self.writes):
             return True
-        outer = [n for n in self._loops_around if not is_step(self.script, n)]
+        outer = [n for n in self.places.loops_around if not is_step(self.script, n)]
         inside = {f for loop in outer for f in self.calls.run_in(loop)}
         tops = [top for top, _ in looks]
         often = any(function_of(t) in inside or within_any(t, outer) for t in tops)
-        return often or not (outer or any_of(self._loops, ast.While))
+        return often or not (outer or any_of(self.places.loops, ast.While))
 
     def _is_other(self, node: ast.expr) -> bool:
         """``total["n"]``, where steps put tensors under other keys."""

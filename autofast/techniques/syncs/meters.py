@@ -1,0 +1,348 @@
+"""Numbers that steps give to average meters of the project, which then get tensors, and count them
+when somebody asks (:mod:`.meter_class`).
+
+``losses.update(loss.item(), n)`` makes the host wait in every step. As ``losses.keep(loss.detach(),
+n)`` it does not, whoever holds the meter, and ``losses.avg`` is read by ``losses.read().avg``. What
+a meter says is at all times what it said before; where nobody asks in 100 steps, it is read once in
+these.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from autofast.edit.edits import Edit, Rewrite, Wrap
+from autofast.facts.copies import several_gpus
+from autofast.flow.callgraph import code_of
+from autofast.flow.importers import Importers
+from autofast.flow.usage import Act, Usage, usage_of
+from autofast.model.calls import call_of, is_call_of, is_method, is_name, variable_name
+from autofast.model.contents import with_contents
+from autofast.model.names import first_part
+from autofast.model.script import Script
+from autofast.model.several import of_kind, surely, wordset
+from autofast.model.source import (
+    Nodes,
+    at,
+    first_line,
+    function_of,
+    statement_of,
+    within,
+)
+from autofast.model.syntax import DEFS, has_star, is_operation, is_stored
+from autofast.model.values import (
+    COLLECTIONS,
+    Cls,
+    Func,
+    Inst,
+    Thing,
+    Unknown,
+)
+from autofast.rule import Refusal
+from autofast.techniques.syncs.kept import kept_template, without_graph
+from autofast.techniques.syncs.meter_class import MeterClass
+from autofast.techniques.syncs.reads import Read, read_template
+from autofast.techniques.syncs.sinks import is_number
+from autofast.techniques.syncs.step_places import StepPlaces, is_in_steps
+from autofast.techniques.syncs.steps import InFew, catching_statements, where_shown
+from autofast.techniques.syncs.store_uses import holders_of, taker
+from autofast.techniques.syncs.summable import EXACT, parts_of
+from autofast.write.spelling import has_float64
+
+HANDED = (
+    *(Act.BOUND, Act.HELD, Act.RETURNED, Act.YIELDED, Act.CHOSEN, Act.DROPPED, Act.TARGET),
+    *(Act.LOOPED, Act.TESTED),
+)
+SHOWING = wordset("print str repr format")
+BLIND = wordset("len bool isinstance id type super hasattr zip enumerate list tuple dict iter next")
+ORDERING = wordset("sorted reversed max min any all sum")  # by keys and methods of the class
+SAVING = ("torch.save", "pickle.", "copy.", "joblib.", "dill.", "cloudpickle.", "builtins.vars")
+
+
+@dataclass(eq=False)
+class Counted:
+    """``meter.update(loss.item(), n)``: a statement whose number a meter counts."""
+
+    call: ast.Call
+    method: ast.Attribute
+    read: Read
+    value: ast.expr  # the argument
+    taken: frozenset[Thing]
+    copies: bool = False  # what is read may be a tensor or a number, of whoever calls
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The edits that let meters keep tensors (or ``why`` there are none), and what they put off."""
+
+    reads: list[Read]
+    edits: list[Edit]
+    rounds: bool = False
+    why: str = ""
+
+
+def kept_in_meters(script: Script, every: list[Read]) -> Iterator[Kept]:
+    """What becomes of the numbers that steps give to objects which count them."""
+    by_class: dict[tuple[int, str], list[Counted]] = {}
+    for read in every:
+        for counted in _counted(script, read):
+            cls, method = _asked(counted)
+            by_class.setdefault((id(cls), method), []).append(counted)
+    for several in by_class.values():
+        reads = list({id(c.read): c.read for c in several}.values())
+        if any(is_in_steps(script, r) for r in reads):
+            try:
+                yield Meters(script, several).kept()
+            except Refusal as why:
+                yield Kept(reads, [], why=str(why))
+
+
+def _counted(script: Script, read: Read) -> Iterator[Counted]:
+    """The statement that gives a number to an object of the project, and does nothing else."""
+    statement = read.statement
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=of) as method) as call):
+            given = [*call.args, *(k.value for k in call.keywords)]
+            value = next((g for g in given if within(read.node, g)), None)
+            if value is not None and (taken := _takers(script, of)):
+                yield Counted(call, method, read, value, taken)
+
+
+def _takers(script: Script, of: ast.expr) -> frozenset[Thing]:
+    """The objects of one class of the project that an expression is; empty for others."""
+    found = script.values(of)
+    kinds = {id(t.cls) for t in found if isinstance(t, Inst)}
+    return found if surely(isinstance(t, Inst) for t in found) and len(kinds) == 1 else frozenset()
+
+
+def _asked(counted: Counted) -> tuple[Cls, str]:
+    """The class, and the method that is called."""
+    return next(t.cls for t in of_kind(counted.taken, Inst)), counted.method.attr
+
+
+class Meters:
+    """The objects of a class that get numbers from some places."""
+
+    def __init__(self, script: Script, several: list[Counted]):
+        self.script, self.several = script, several
+        cls, method = _asked(several[0])
+        self.cls, self.method = cls, method
+        self.meter = MeterClass(script, cls, method)
+        self.objects = frozenset[Thing]().union(*(c.taken for c in several))
+        self.places = StepPlaces(script, (c.read for c in several))
+        self.rounds, self.seen = False, set[Thing]()
+
+    def kept(self) -> Kept:
+        values = {self._check(counted) for counted in self.several}
+        hows = {c.read.how for c in self.several}
+        if len(values) != 1 or len(hows) != 1:
+            raise Refusal("one place gives it other numbers than another")
+        self._check_handed()
+        edits = [e for look in self._looks() for e in look]
+        self.several = [c for c in self.several if c.taken & self.seen]
+        if not self.several:
+            raise Refusal("nothing reads what it comes to: the statement can go")
+        mixed = any(c.copies for c in self.several)
+        edits += [e for c in self.several for e in self._edits_of(c)]
+        edits += self.meter.edits(read_template(hows.pop()), values.pop(), mixed)
+        return Kept([c.read for c in self.several], edits, self.rounds)
+
+    # ----------------------------------------------------------------- where numbers are given
+    def _check(self, counted: Counted) -> str:
+        """The parameter that gets the number; raises :class:`Refusal` where more would change."""
+        read, call = counted.read, counted.call
+        for attempt in catching_statements(self.script, read.statement):
+            raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
+        if read.how == "numpy" or has_star(call.args) or any(k.arg is None for k in call.keywords):
+            raise Refusal("what it is given is not known")
+        names = [a.arg for a in self.meter.parameters]
+        if len(call.args) > len(names):
+            raise Refusal("what it is given is not known")
+        given = dict(zip(names, call.args, strict=False))
+        given |= {k.arg: k.value for k in call.keywords if k.arg}
+        for part in given.values():
+            if part is not counted.value and not self._is_steady(part):
+                raise Refusal(
+                    f"`{first_line(part)}` would have to be kept, and may be more than a number"
+                )
+        self._check_value(counted)
+        return next(n for n, part in given.items() if part is counted.value)
+
+    def _is_steady(self, part: ast.expr) -> bool:
+        """Whether what is given besides is a number, which nothing changes until it is counted."""
+        return is_number(self.script, part) or part in {c.value for c in self.several}
+
+    def _check_value(self, counted: Counted) -> None:
+        """Whether the device can compute with the tensor what the host does with its number."""
+        value, node = counted.value, counted.read.node
+        if value is node:
+            return
+        for part in parts_of(value, {node}, (*EXACT, ast.Div)):
+            if part is not node and (within(node, part) or not is_number(self.script, part)):
+                raise Refusal(f"`{first_line(part)}` may be more than a number")
+        divided = [n for n in ast.walk(value) if is_operation(n, ast.Div)]
+        if any(within(node, d.right) for d in divided):
+            raise Refusal("it is divided by a number of the device")
+        self.rounds |= any(within(node, d.left) for d in divided)
+        if counted.read.how != "item" or several_gpus(self.script) or not has_float64(self.script):
+            raise Refusal("the device may not compute in float64")
+
+    def _edits_of(self, counted: Counted) -> Iterator[Edit]:
+        read = counted.read
+        kept = kept_template(self.script, read.core)
+        if counted.value is not read.node:
+            kept = f"{without_graph(self.script, read.core)}.double()"
+        yield Rewrite(read.node, kept, {"core": read.core})
+        keep = f"{{of}}.{self.meter.names[0]}"
+        yield Rewrite(counted.method, keep, {"of": counted.method.value})
+
+    # ---------------------------------------------------------------------------- who looks at them
+    @cached_property
+    def _around(self) -> frozenset[Thing]:
+        """What holds a meter, directly or in something else."""
+        around = self.script.analysis(holders_of)
+        return frozenset(with_contents(self.objects, lambda t: around.get(t, ()))) - self.objects
+
+    def _check_handed(self) -> None:
+        """Whether nothing saves the meters, or looks at their attributes unseen."""
+        names, attrs = set[tuple[ast.AST, str]](), self.meter.attrs
+        importers = self.script.analysis(Importers)
+        for node in (n for n in of_kind(self.script.nodes, ast.expr) if not is_stored(n)):
+            found = self.script.values(node)
+            if found & (self.objects | self._around):
+                self._check_saved(node, found)
+                if found & self.objects:
+                    names.add((function_of(node), variable_name(node)))
+                if usage_of(node).act is Act.RETURNED and found & self.objects:
+                    function = function_of(node)
+                    if isinstance(function, DEFS) and (user := importers.user(function)):
+                        raise Refusal(f"{user} may look at what {function.name}() returns")
+        for asked in of_kind(self.script.nodes, ast.Attribute):
+            if asked.attr not in attrs or call_of(asked) is not None:
+                continue
+            unread, of = not self.script.reached(statement_of(asked)), asked.value
+            seen = variable_name(of) and (function_of(of), variable_name(of)) in names
+            if self.script.may_be(of, Unknown) or (unread and seen):
+                raise Refusal("may look at it, too", asked)
+
+    def _check_saved(self, node: ast.expr, found: frozenset[Thing]) -> None:
+        call = taker(node)
+        if call is None or call.func is node:
+            return
+        things = self.script.called(call)
+        names = self.script.library_functions(call)
+        libraries = {n for n in names if not n.startswith("builtins.")}
+        if any(n.startswith(SAVING) for n in names):
+            raise Refusal("may save it, or copy it", call)
+        held = any(isinstance(t, COLLECTIONS) for t in found & self._around) or found & self.objects
+        if held and libraries and not all(first_part(n) == "logging" for n in libraries):
+            raise Refusal(f"`{first_line(call.func)}` gets it ({at(call)}), and may look at it")
+        if held and not things:
+            raise Refusal(f"`{first_line(call.func)}` gets it ({at(call)}), and may keep it")
+
+    def _looks(self) -> Iterator[list[Edit]]:
+        """The edits of all places that look at a meter."""
+        converted: Nodes = {c.method.value for c in self.several}
+        for node in of_kind(self.script.nodes, ast.expr):
+            if is_stored(node) or node in converted:
+                continue
+            found = self.script.values(node)
+            if found & self.objects and not self._is_self(node):
+                yield self._look(node)
+            elif any(isinstance(t, COLLECTIONS) for t in found & self._around):
+                self._check_whole(node)
+
+    def _is_self(self, node: ast.expr) -> bool:
+        """``self`` in a method of the class, which reads first."""
+        return is_name(node, self.meter.own(function_of(node)))
+
+    def _look(self, node: ast.expr) -> list[Edit]:
+        use, wrap = usage_of(node), Wrap(node, f"{{}}.{self.meter.names[1]}()")
+        match use.act, use.node:
+            case Act.ASKED, ast.Attribute() as asked:
+                return self._asks(node, asked, wrap)
+            case Act.GIVEN, ast.Call() as call:
+                return self._given(node, call, wrap)
+            case (Act.SHOWN, _) | (Act.COMPUTED, ast.BinOp(op=ast.Mod())):
+                return self._seen(node, wrap, False)
+            case act, _ if act in HANDED and not self._is_tested(use):
+                return []
+            case Act.COMPARED, ast.Compare(ops=[ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()]):
+                return []
+        raise Refusal(f"what {at(node)} does with `{first_line(node)}` is not understood")
+
+    def _is_tested(self, use: Usage) -> bool:
+        """``if meter:`` of a class that says what that means, ``for x in meter``."""
+        own = any(self.cls.find(n) for n in ("__bool__", "__len__"))
+        return use.act is Act.LOOPED or (use.act in (Act.TESTED, Act.CHOSEN) and own)
+
+    def _asks(self, node: ast.expr, asked: ast.Attribute, wrap: Edit) -> list[Edit]:
+        if (name := asked.attr) in self.meter.helpers:
+            return self._seen(node, wrap, True)
+        members = self.cls.find(name)
+        if members is None:
+            if name == "__dict__":
+                raise Refusal("shows all that it has", node)
+            if name in self.meter.attrs:
+                if name in self.meter.held and usage_of(asked).act is Act.BOUND:
+                    raise Refusal("gives it another name", node)
+                return self._seen(node, wrap, True)
+            return [] if is_stored(asked) or name in self._others else self._seen(node, wrap, True)
+        plain = [t for t in members if isinstance(t, Func) and not t.decorators]
+        if plain and call_of(asked) is None:
+            raise Refusal(f"`{first_line(asked)}` is handed around ({at(node)})")
+        return self._seen(node, wrap, False)
+
+    @cached_property
+    def _others(self) -> set[str]:
+        """Attributes that nothing counts in."""
+        held = [t.attrs.keys() for t in self.objects if isinstance(t, Inst)]
+        return {name for names in held for name in names} - self.meter.attrs
+
+    def _given(self, node: ast.expr, call: ast.Call, wrap: Edit) -> list[Edit]:
+        things = self.script.called(call)
+        if is_call_of(call, *SHOWING):
+            return self._seen(node, wrap, False)
+        if is_method(call, "format"):
+            return self._seen(node, wrap, True)
+        if is_call_of(call, "getattr"):
+            return self._seen(node, wrap, True)
+        if is_call_of(call, *BLIND):
+            return []
+        if is_call_of(call, *ORDERING):
+            return self._seen(node, wrap, False)
+        if surely(code_of(t) or _keeps(t) for t in things):
+            return []
+        if {first_part(n) for n in self.script.library_functions(call)} == {"logging"}:
+            return self._seen(node, wrap, False)
+        raise Refusal(f"`{first_line(call.func)}` gets it ({at(call)}), and may keep it")
+
+    def _seen(self, node: ast.expr, wrap: Edit, must: bool) -> list[Edit]:
+        """The edits of a place that looks at a meter: none but where an attribute is asked for, or
+        where the place is to be shown in few steps.
+        """
+        if not self.places.is_seldom(node):
+            raise Refusal(
+                f"`{first_line(node)}` is used in every step ({at(node)}){where_shown(self.script, node)}"
+            )
+        self.seen |= self.script.values(node) & self.objects
+        supposed = self.script.analysis(InFew).around(node) is not None
+        return [wrap] if must or supposed else []
+
+    def _check_whole(self, node: ast.expr) -> None:
+        """A list or dict of meters that is shown as a whole."""
+        outer = taker(node)
+        if outer is not None and outer.func is not node:
+            if is_method(outer, "format") and not self.script.may_be(outer.func, Func):
+                raise Refusal("shows all of them", outer)
+            if is_call_of(outer, *SHOWING) and not self.places.is_seldom(node):
+                raise Refusal(f"`{first_line(node)}` is used in every step ({at(node)})")
+
+
+def _keeps(thing: Thing) -> bool:
+    """``meters.append``, ``meters.setdefault``: the method of a list or dict."""
+    this = getattr(thing, "this", None)
+    return isinstance(this, COLLECTIONS)

@@ -1,0 +1,228 @@
+"""loss-item-sync: objects of the project that count what steps give them keep tensors, until
+somebody asks what they came to.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from autofast.rule import Effect
+from tests.onerule import apply, run
+from tests.test_rule_loss_item_sync import HEAD, METER, output, refused, same, training
+
+SHOWN = "if i % 4 == 0:\n    "
+GIVEN = "m.update(loss.item(), x.size(0))\n"
+
+
+def not_kept(text: str) -> None:
+    """The class stays as it is; the loop may still put off what it gives."""
+    done = apply("loss-item-sync", text)
+    assert ".keep(" not in done.text
+    assert output(done.text) == output(text)
+
+
+def metered(look: str, front: str = METER, step: str = GIVEN, start: str = "m = Meter()") -> str:
+    return HEAD + front + training(step + look, start, "print(m.avg)")
+
+
+@pytest.mark.parametrize(
+    ("look", "read"),
+    [
+        ("print(m.val, m.avg)", "print(m.read().val, m.read().avg)"),
+        ("print(f'{m}', m.sum / m.count)", "print(f'{m}', m.read().sum / m.read().count)"),
+        ("print('{m.val} {m.avg}'.format(m=m))", "format(m=m.read())"),
+        ("print('{0.val} {0.avg}'.format(m))", "format(m.read())"),
+        ("print('%s, %r' % (m, m.avg))", "m.read().avg"),
+        ("print(getattr(m, 'avg'), str(m))", "getattr(m.read(), 'avg')"),
+        ("m.avg = m.avg / 2", "m.read().avg = m.read().avg / 2"),
+        ("m.reset()", "self.read()"),
+        ("m.update(0.5, 3)", "self.read()"),
+        ("print([v for v in [m.avg] if m.count])", "[m.read().avg]"),
+        ("other = m\n    print(other.avg)", "other.read().avg"),
+        ("print(max([m], key=lambda m: m.avg).avg)", "m.read().avg"),
+    ],
+)
+def test_whoever_looks_finds_what_was_counted(look: str, read: str) -> None:
+    same(metered(SHOWN + look), "m.keep(loss.detach(), x.size(0))", read)
+
+
+@pytest.mark.parametrize(
+    ("look", "reason"),
+    [
+        ("if m.avg < 0.5:\n    break", "every step"),
+        ("print(m)", "every step"),
+        ("m.update(i)", "every step"),
+    ],
+)
+def test_looked_at_in_every_step(look: str, reason: str) -> None:
+    refused(metered(look), reason)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        "print(len(m.__dict__))",
+        "import copy; print(copy.copy(m).avg)",
+        "import copy; print(copy.deepcopy({'loss': [m]})['loss'][0].avg)",
+        "print(vars(m))",
+        "print(np.array([m], dtype=object)[0].avg)",
+        "say = m.update\n    say(1.0)",
+        "print('{m.avg}'.format(**{'m': m}))",
+    ],
+)
+def test_what_may_look_at_it_unseen(look: str) -> None:
+    not_kept(metered(SHOWN + look))
+
+
+@pytest.mark.parametrize(
+    ("more", "look"),
+    [
+        ("    def __len__(self):\n        return self.count\n", "print(len(m))"),
+        ("    @property\n    def twice(self):\n        return 2 * self.avg\n", "print(m.twice)"),
+        ("    def add(self, other):\n        self.sum += other.sum\n", "n.add(m); print(n.sum)"),
+        ("    def all(self):\n        return dict(vars(self))\n", "print(m.all())"),
+        ("    def all(self):\n        return f'{self.__dict__}'\n", "print(m.all())"),
+        ("    def all(self):\n        return '{sum}'.format(**self.__dict__)\n", "print(m.all())"),
+        ("    def __float__(self):\n        return float(self.avg)\n", "print(m.avg.real)"),
+        ("class Other(Meter):\n    def __init__(self):\n        self.sum = self.count = 0\n",
+         "o = Other(); o.update(1.0); print(o.avg, m.avg)"),
+    ],
+)  # fmt: skip
+def test_classes_that_do_more(more: str, look: str) -> None:
+    text = metered(SHOWN + look, METER.rstrip() + "\n\n" + more + "\nn = Meter()\n")
+    assert output(apply("loss-item-sync", text).text) == output(text)
+
+
+WINDOW = """\
+from collections import deque
+
+class Window:
+    '''The last numbers, and all.'''
+
+    def __init__(self, size=3):
+        self.last = deque(maxlen=size)
+        self.total, self.n = 0.0, 0
+
+    def update(self, value, n=1):
+        '''Counts one.'''
+        self.last.append(value)
+        self.total += value * n
+        self.n += n
+
+    @property
+    def median(self):
+        return sorted(self.last)[len(self.last) // 2]
+
+    @property
+    def avg(self):
+        return self.total / self.n
+
+    def values(self):
+        return RESULT
+
+Meter = Window
+"""
+
+
+@pytest.mark.parametrize("result", ["list(self.last)", "self.last[-1]", "[*self.last]"])
+def test_a_window_of_numbers(result: str) -> None:
+    text = metered(SHOWN + "print(m.median, m.avg, m.values())", WINDOW.replace("RESULT", result))
+    done = same(text, "m.keep(", "self.read()")
+    assert "def values(self):\n        self.read()" in done.text
+
+
+def test_what_a_method_hands_out_is_seen_later() -> None:
+    look = "print(m.median, m.avg, m.values())"
+    not_kept(metered(SHOWN + look, WINDOW.replace("RESULT", "self.last")))
+    later = "print((lambda: list(m.values()())[-1])())"
+    not_kept(metered(SHOWN + later, WINDOW.replace("RESULT", "lambda: self.last")))
+
+
+def test_few_tensors_are_kept_whoever_asks() -> None:
+    text = HEAD.replace("(44,", "(440,").replace("batch_size=8, shuffle", "batch_size=2, shuffle")
+    text = text.replace("torch.randn(44,", "torch.randn(440,")
+    text += METER + "m, most = Meter(), 0\n" + training("m.update(loss.item())", "", "print(m.avg)")
+    done = same(text, "if len(self.kept) == 100:")
+    seen = done.text.replace(
+        "m.keep(loss.detach())", "m.keep(loss.detach()); most = max(most, len(m.kept))"
+    )
+    assert run(seen)["most"] == 99
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("loss.item() * 4, len(x)", "m.keep(loss.detach().double() * 4, len(x))"),
+        ("loss.data.item(), n=len(x)", "m.keep(loss.detach(), n=len(x))"),
+        ("1 - loss.item()", "m.keep(1 - loss.detach().double())"),
+        ("float(loss)", "m.keep(loss.detach())"),
+    ],
+)
+def test_what_is_given(given: str, kept: str) -> None:
+    same(metered(SHOWN + "print(m.avg)", step=f"m.update({given})\n"), kept)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "loss.item(), y.sum()",
+        "1 / loss.item()",
+        "math.exp(loss.item())",
+        "*[loss.item()]",
+        "loss.item(), *[1]",
+        "min(loss.item(), 0.5)",
+    ],
+)
+def test_what_the_device_would_compute_otherwise(given: str) -> None:
+    not_kept(metered(SHOWN + "print(m.avg)", step=f"m.update({given})\n"))
+
+
+def test_a_tensor_that_is_changed_later_is_copied() -> None:
+    step = "last = out.detach().mean()\nm.update(last.item())\nlast.zero_()\n"
+    same(metered(SHOWN + "print(m.avg)", step=step), "m.keep(last.detach().clone())")
+
+
+PROGRESS = """\
+class Progress:
+    def __init__(self, *meters):
+        self.meters = meters
+
+    def display(self, i):
+        print(i, " ".join(str(m) for m in self.meters))
+
+"""
+
+
+def test_meters_that_others_show() -> None:
+    start = "m, seconds = Meter(), Meter()\nprogress = Progress(m, seconds)"
+    step = GIVEN + "seconds.update(i)\n"
+    text = metered(SHOWN + "progress.display(i)", METER + PROGRESS, step, start)
+    done = same(text, "m.keep(loss.detach(), x.size(0))")
+    assert "seconds.update(i)" in done.text
+    refused(text.replace(SHOWN, "if True:\n    "), "every step")
+
+
+def test_numbers_of_a_class_that_others_give_too() -> None:
+    # another script only gives numbers, and looks as it did before
+    text = metered(SHOWN + "print(m.avg)", "from meters import Meter\n")
+    other = "from meters import Meter\nm = Meter()\nm.update(0.5)\nprint(m.avg)\n"
+    files = {"meters.py": METER, "other.py": other}
+    done = apply("loss-item-sync", text, files=files)
+    assert "m.keep(" in done.text and "other.py" not in {
+        name for name, new in done.texts.items() if new != files.get(name, text)
+    }
+    assert output(done.texts["meters.py"] + other.split("\n", 1)[1]) == "0.5\n"
+
+
+def test_shown_in_every_step_by_a_bar() -> None:
+    look = "print('loss', m.avg)"
+    text = metered(look, start="m = Meter()")
+    refused(text, "every step")
+    done = apply("loss-item-sync", text, effect=Effect.RECIPE)
+    assert "print('loss', m.read().avg)" in done.text and "if i % 100 == 0 or" in done.text
+    assert {f.effect for f in done.fixes} == {Effect.RECIPE}
+    shown = output(text).splitlines()
+    assert [line for line in output(done.text).splitlines() if line not in shown] == []
+    helper = METER + "def tell(m):\n    print('loss', m.avg)\n\n"
+    done = apply("loss-item-sync", metered("tell(m)", helper), effect=Effect.RECIPE)
+    assert output(done.text).splitlines()[-1] == shown[-1]
