@@ -381,3 +381,102 @@ def test_two_of_one_name() -> None:
     text = WEIGHTED.replace("weighted(self.layer(x))", "also(weighted(self.layer(x)))")
     lines = fitted(other.replace("2.0 if", "3.0 if") + "\n", text, LOOP)
     assert {"def make_weight(device):", "def make_weight_2(device):"} <= {*lines}
+
+
+# --------------------------------------------------------------------------- losses, told devices
+CLASSES = """
+import numpy as np
+from torch.nn import CrossEntropyLoss
+RARE = [0.2, 0.3, 0.5]
+MEAN = np.array([0.1, 0.2, 0.3])
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def loss_of(out, y):
+    {code}
+
+
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+X, Y = torch.randn(6, 8, 4), torch.randint(0, 3, (6, 8))
+losses = []
+for x, y in zip(X, Y):
+    loss = loss_of(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+def of_classes(code: str, model: str = "Net().to(device)") -> str:
+    inner = code.replace("\n", "\n    ")
+    return CLASSES.replace("{code}", inner).replace("{model}", model)
+
+
+@pytest.mark.parametrize(
+    ("code", "kept"),
+    [
+        (
+            "criterion = nn.CrossEntropyLoss(torch.Tensor(RARE).to(out.device), reduction='sum')\nreturn criterion(out, y)",
+            "return torch.Tensor(RARE).to(device)",
+        ),
+        (
+            "return CrossEntropyLoss(weight=torch.tensor(RARE).to(device)).to(device)(out, y)",
+            "return torch.tensor(RARE).to(device)",
+        ),
+        (
+            "return F.cross_entropy(out, y, weight=torch.tensor(RARE, device=out.device))",
+            "return torch.tensor(RARE, device=device)",
+        ),
+        (
+            "scale = torch.as_tensor([1.0, 2.0, 4.0], dtype=torch.float32, device=device).view(1, 3)\nreturn F.cross_entropy(out * scale, y)",
+            "return torch.as_tensor([1.0, 2.0, 4.0], dtype=torch.float32, device=device).view(1, 3)",
+        ),
+        (
+            "shift = torch.from_numpy(MEAN).float().to(out.device)\nreturn F.cross_entropy(out - shift, y)",
+            "return torch.from_numpy(MEAN).float().to(device)",
+        ),
+    ],
+)
+def test_constants_of_a_loss_are_copied_once(code: str, kept: str) -> None:
+    for model in ("Net().to(device)", "nn.DataParallel(Net()).to(device)"):
+        lines = fitted(of_classes(code, model))
+        assert "@functools.lru_cache(maxsize=None)" in lines and kept in lines
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "criterion = nn.CrossEntropyLoss(torch.Tensor(RARE).to(device))\ncriterion.weight += 1\nreturn criterion(out, y)",
+        "criterion = nn.CrossEntropyLoss(torch.Tensor(RARE).to(device))\nkeep.append(criterion)\nreturn criterion(out, y)",
+        "weight = torch.tensor(RARE, device=device)\nweight.mul_(1 + len(losses))\nreturn F.cross_entropy(out, y, weight=weight)",
+        "MEAN[0] += 1\nshift = torch.from_numpy(MEAN).float().to(device)\nreturn F.cross_entropy(out - shift, y)",
+        "part = MEAN[1:]\npart += 1\nshift = torch.from_numpy(MEAN).float().to(device)\nreturn F.cross_entropy(out - shift, y)",
+        "RARE.append(RARE.pop())\nreturn F.cross_entropy(out, y, weight=torch.tensor(RARE, device=device))",
+        "level = torch.tensor([len(losses), 1.0, 1.0], device=device)\nreturn F.cross_entropy(out * level, y)",
+    ],
+)
+def test_constants_of_a_loss_that_change(code: str) -> None:
+    text = HEAD + "keep = []" + of_classes(code)
+    run(text)
+    assert "lru_cache" not in apply("cache-constant", text).text
+
+
+def test_arrays_that_other_files_have() -> None:
+    code = (
+        "shift = torch.from_numpy(MEAN).float().to(device)\nreturn F.cross_entropy(out - shift, y)"
+    )
+    text = HEAD + of_classes(code).replace(
+        "MEAN = np.array([0.1, 0.2, 0.3])", "from means import MEAN"
+    )
+    files = {"means.py": "import numpy as np\nMEAN = np.array([0.1, 0.2, 0.3])\n"}
+    assert "lru_cache" not in apply("cache-constant", text, files=files).text

@@ -1469,3 +1469,28 @@ def test_what_is_copied_to_where_a_tensor_lies(make: str, expected: str) -> None
     done = made(make)
     assert done.lines == ([expected] if expected else [])
     assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+def test_what_is_told_its_device_goes_above_the_loop() -> None:
+    text = """
+    import torch
+    torch.manual_seed(0)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = torch.nn.Linear(3, 3).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    X, losses = torch.randn(4, 8, 3), []
+    for step in range(4):
+        scale = torch.tensor([0.2, 0.3, 0.5], device=device)
+        level = torch.tensor([step, 1.0, 1.0], device=device)
+        loss = (model(X[step].to(device)) * scale + level).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    """
+    found = apply("device-creation", text)
+    assert found.lines == ["scale = torch.tensor([0.2, 0.3, 0.5], device=device)"]
+    assert "device=device)\nfor step" in found.text
+    assert run(found.text)["losses"] == run(text)["losses"]
+    other = text.replace("scale +", "scale.mul_(2) +")
+    assert not apply("device-creation", other).lines

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from itertools import takewhile
 
-from autofast.facts.arrays import array_origins, held_under
+from autofast.facts.arrays import array_of, array_origins, held_under
 from autofast.facts.host_io import name_of
 from autofast.flow.callgraph import MADE, CallGraph, Function
 from autofast.flow.effects import Effects
@@ -16,7 +17,7 @@ from autofast.flow.memory import Memory, asks_in_place, renames
 from autofast.flow.program import graph_of, holder_of
 from autofast.flow.reflection import namespace_calls, whose_attributes
 from autofast.flow.scopes import mentions, own_nodes, owner, parameters
-from autofast.flow.usage import Act, Usage
+from autofast.flow.usage import Act, Usage, usage_of
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict
 from autofast.model.calls import arguments_of, call_of, is_augmented, may_give
 from autofast.model.contents import with_contents
@@ -86,6 +87,8 @@ OTHERS = (
     *wordset("random load save from copyto put place fill_diagonal seterr errstate", "numpy."),
     *wordset("gumbel fractional_max rrelu", "torch.nn.functional."),
 )
+# What keeps weights of classes, and only reads them.
+LOSSES = wordset("CrossEntropyLoss NLLLoss BCELoss BCEWithLogitsLoss MultiMarginLoss", "torch.nn.")
 OPERANDS = ("numpy.einsum", "builtins.zip")  # all that they are given without a name
 ARRAYS = wordset(
     "astype reshape copy ravel flatten T sum mean tolist clip transpose dot float long"
@@ -204,7 +207,34 @@ class Invariants:
         once = len([n for n in mentions(scope, name.id) if not is_read(n)]) < 2 and all(
             isinstance(use, ast.Subscript) and is_read(use) for use in shown
         )
-        return once and (_is_simple(found) or self._is_plain_list(found))
+        if not once:
+            return False
+        return _is_simple(found) or self._is_plain_list(found) or self._is_plain_array(name)
+
+    def _is_plain_array(self, name: ast.Name) -> bool:
+        """An array of NumPy's that a file makes for itself, and that nobody writes to."""
+        made = array_of(self.script, name)
+        if made is None or made.tensor or made.is_list or not made.plain:
+            return False
+        scope = holder_of(name)
+        mine = array_origins(self.script, name)
+        elsewhere = any(
+            isinstance(n, ast.alias)
+            and n.name == name.id
+            or is_attribute(n, name.id)
+            and self.script.may_be(n.value, Module)
+            for kind in (ast.alias, ast.Attribute)
+            for n in self.script.each(kind)
+        )
+        return (
+            not elsewhere
+            and not self._writes_to(mine, None)
+            and not any(
+                ReadOnly(self.script).follow(n, None)
+                for n in mentions(scope, name.id)
+                if is_read(n)
+            )
+        )
 
     def _is_plain_list(self, found: Values) -> bool:
         """Lists of constants, which nobody writes to under whatever name."""
@@ -269,15 +299,18 @@ class Invariants:
 
     def _is_written(self, attribute: ast.Attribute, init: ast.FunctionDef) -> bool:
         """Whether somebody may write to what it holds, under another name."""
-        mine, lists = (
-            array_origins(self.script, attribute),
-            of_kind(self.script.values(attribute), Seq),
-        )
+        lists = of_kind(self.script.values(attribute), Seq)
+        return self._writes_to(array_origins(self.script, attribute), init, lists)
+
+    def _writes_to(
+        self, mine: set[ast.expr], init: ast.FunctionDef | None, lists: Sequence[Seq] = ()
+    ) -> bool:
+        """Whether somebody writes to one of these arrays or lists, outside of the constructor."""
         return any(
             not mine.isdisjoint(array_origins(self.script, base))
             or any_in(lists, self.script.values(base))
             for w in self.effects.writes
-            if function_of(w.node) is not init
+            if init is None or function_of(w.node) is not init
             for base in (w.base, w.node)
             if isinstance(base, ast.expr) and (base is w.base or is_augmented(base))
         )
@@ -476,6 +509,8 @@ class ReadOnly(ValueFlow[None]):
             reads = alone and op(f".{callee.name}") and not is_in_place(callee.name)
             return Verdict.STOPS if reads else "it is handed on"
         name = callee.name if isinstance(callee, Ref) else ""
+        if name in LOSSES and _is_only_called(self.script, call):  # type: ignore[arg-type]
+            return Verdict.STOPS
         if not name or may_give(call, "out") or asks_in_place(name, call):  # type: ignore[arg-type]
             return "it is handed on"
         if renames(name):
@@ -540,6 +575,21 @@ class Made(ReadOnly):
     def kept(self, target: ast.Attribute, context: None) -> str:
         mine = target.attr == self.name and function_of(target) is self.init
         return "" if mine else super().kept(target, context)
+
+
+def _is_only_called(script: Script, made: ast.expr) -> bool:
+    """Whether an object is called, at once or under a name, and nobody else has it."""
+    use = usage_of(made)
+    match use.act, use.node:
+        case Act.CALLED, _:
+            return True
+        case Act.ASKED, ast.Attribute(attr="to" | "cuda") as method:
+            moved = call_of(method)
+            return moved is not None and _is_only_called(script, moved)
+        case Act.BOUND, ast.Assign(targets=[ast.Name() as name]) if isinstance(owner(name), DEFS):
+            uses = [n for n in mentions(holder_of(name), name.id) if is_read(n)]
+            return all(usage_of(n).act is Act.CALLED for n in uses)
+    return False
 
 
 def has_only_constants(found: Values) -> bool:

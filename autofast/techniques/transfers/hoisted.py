@@ -32,14 +32,15 @@ from autofast.model.values import Arg, Const, Method, Ref, certainly
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import KEEPS, Creation
 from autofast.techniques.transfers.made_each_step import DATA, is_fixed
+from autofast.techniques.transfers.told import told
 
 JUMPS = (ast.Break, ast.Continue, ast.Return)
 
 
 def hoisted_copies(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """One for each statement that gives such a copy to a variable of its own."""
-    copies = {t.node: t for t in script.transfers if t.to_device}
-    for value, transfer in copies.items():
+    copies = {t.node: t.site for t in script.transfers if t.to_device} | dict(told(script))
+    for value, site in copies.items():
         statement = statement_of(value)
         match statement:
             case ast.Assign(targets=[ast.Name() as target]) if (
@@ -61,7 +62,7 @@ def hoisted_copies(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation
                 if above is not statement:
                     code = f"{target.id} = {{value}}"
                     before = Before(above, code, holes={"value": value}, rank=Rank.MOVED)
-                    yield Creation(value, transfer.site, (Remove(statement), before), Effect.EXACT)
+                    yield Creation(value, site, (Remove(statement), before), Effect.EXACT)
 
 
 def _is_plain(script: Script, value: ast.expr) -> bool:

@@ -17,7 +17,7 @@ from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import mentions
 from autofast.flow.usage import Act, usage_of
 from autofast.model.calls import call_of, has_unpacking, is_name
-from autofast.model.events import Site
+from autofast.model.events import CallFrame, Site
 from autofast.model.names import last_part
 from autofast.model.roles import GPUS, Transfer
 from autofast.model.script import Script
@@ -45,12 +45,13 @@ from autofast.model.syntax import (
     is_read,
     is_stored,
 )
-from autofast.model.values import Func, Tensor, any_of, one
+from autofast.model.values import Func, Seq, Tensor, any_of, one
 from autofast.read.recover.evaluations import region_of
 from autofast.techniques.transfers.creations import device_of
 from autofast.techniques.transfers.device_parameters import may_be_another
 from autofast.techniques.transfers.factories import runs_often
 from autofast.techniques.transfers.made_each_step import DATA
+from autofast.techniques.transfers.told import told
 from autofast.write.spelling import torch_in
 
 INFERENCE = (1, 9)  # torch.inference_mode
@@ -93,8 +94,13 @@ def tables(script: Script, hot: frozenset[ast.AST], kept: Collection[ast.AST]) -
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers if _is_copy(script, t)}
     for node, transfer in copies.items():
         if runs_often(transfer.site, hot) and not within_any(node, done):
-            table = _whole(script, transfer, copies) or _part(script, transfer, names)
+            table = _whole(script, transfer, copies) or _part(script, transfer.node, transfer.site, names)
             if table is not None:
+                done |= {*table.made}
+                yield table
+    for call, site in told(script):
+        if runs_often(site, hot) and not within_any(call, done):
+            if (table := _part(script, call, site, names)) is not None:
                 done |= {*table.made}
                 yield table
 
@@ -109,7 +115,16 @@ def _is_copy(script: Script, transfer: Transfer) -> bool:
         transfer.only_moves
         and bool(transfer.kinds & {*GPUS, "?"})
         and not transfer.kinds & {"tensor", "type"}
-        and (transfer.target is not None or not script.calls(REPLICAS))
+        and (transfer.target is not None or not _in_replicas(script, transfer))
+    )
+
+
+def _in_replicas(script: Script, transfer: Transfer) -> bool:
+    """Whether threads of DataParallel may come to a copy: in the forward pass of a module."""
+    return bool(script.calls(REPLICAS)) and any(
+        isinstance(f, CallFrame) and f.func.name == "forward"
+        for o in transfer.site
+        for f in o.stack
     )
 
 
@@ -133,16 +148,12 @@ def _top(function: ast.FunctionDef) -> ast.stmt:
     return enclosing(function, ast.ClassDef) or function
 
 
-def _kept_by(
-    script: Script, transfer: Transfer, function: ast.FunctionDef, sized: bool
-) -> list[str]:
+def _kept_by(script: Script, site: Site, function: ast.FunctionDef, sized: bool) -> list[str]:
     """The decorators; where evaluations come, too, what is made under ``inference_mode`` first
     could not be saved for a backward."""
     lines = [f"@functools.lru_cache(maxsize={FEW if sized else None})"]
     evaluated = script.calls("torch.inference_mode") or any(
-        region_of(script, e).meets(transfer.site, o)
-        for e in script.evaluations
-        for o in transfer.site
+        region_of(script, e).meets(site, o) for e in script.evaluations for o in site
     )
     if evaluated and not script.torch.rules_out(INFERENCE):
         torch, _ = torch_in(source_of(function))
@@ -151,9 +162,9 @@ def _kept_by(
 
 
 # --------------------------------------------------------------------------- a part of a function
-def _part(script: Script, transfer: Transfer, names: Helpers) -> Table | None:
+def _part(script: Script, node: ast.Call, site: Site, names: Helpers) -> Table | None:
     """Statements of one block go to a function of their own, and what they make is read only."""
-    node, stmt, function = transfer.node, statement_of(transfer.node), function_of(transfer.node)
+    stmt, function = statement_of(node), function_of(node)
     if not isinstance(function, ast.FunctionDef) or not is_at_top(function):
         return None
     made, block = OfNumbers(script, function), block_of(stmt)
@@ -201,7 +212,7 @@ def _part(script: Script, transfer: Transfer, names: Helpers) -> Table | None:
             case _:
                 body.append(f"return {said}")
     sized = any(p != "device" for p in made.inputs)
-    lines = _kept_by(script, transfer, function, sized)
+    lines = _kept_by(script, site, function, sized)
     code = textwrap.indent("\n".join(body), "    ") + "\n\n\n"
     lines.append(f"def {{name}}({', '.join(made.order)}):\n{code}")
     text = "\n".join(lines)
@@ -243,7 +254,9 @@ def _stem(made: OfNumbers, whole: ast.expr) -> str:
     """For the name of a function: the argument that gets it, or the variable it is made in."""
     if name := getattr(parent_of(whole), "arg", ""):
         return str(name)
-    roots = [n.id for n in nodes_in(whole, ast.Name) if n.id in made.bound]
+    names = [*nodes_in(whole, ast.Name)]
+    roots = [n.id for n in names if n.id in made.bound]
+    roots += [n.id.lower() for n in names if made.script.must_be(n, Seq)]
     return roots[0] if roots else number_name(whole) or "constant"
 
 
@@ -314,7 +327,7 @@ def _whole(script: Script, transfer: Transfer, copies: ByNode[Transfer]) -> Tabl
     if not inside:
         params.append("device")
     lines = ["@staticmethod"] * method
-    lines += _kept_by(script, transfer, function, bool(params and params != ["device"]))
+    lines += _kept_by(script, transfer.site, function, bool(params and params != ["device"]))
     returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
     lines.append(f"def {function.name}({', '.join(params)}){returns}:")
     body = made.text(function, function.body[0]) + ("" if inside else ".to(device)")

@@ -11,16 +11,15 @@ from autofast.edit.edits import Edits, plain_code
 from autofast.facts.arrays import array_of
 from autofast.facts.whole_numbers import LONG, NUMBERS, goes_back, numbers_of
 from autofast.flow.program import Flow
-from autofast.model.calls import is_path
+from autofast.model.calls import is_path, keyword_of
 from autofast.model.contents import with_contents
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
-from autofast.model.roles import GPUS
 from autofast.model.script import Script
 from autofast.model.several import is_numeric, surely, wordset
 from autofast.model.source import function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import VARIABLES, is_attribute
-from autofast.model.tensors import device_kinds, is_dtype
+from autofast.model.tensors import is_dtype
 from autofast.model.values import (
     Const,
     Inst,
@@ -32,6 +31,7 @@ from autofast.model.values import (
     of_kind,
 )
 from autofast.techniques.transfers.factories import runs_often
+from autofast.techniques.transfers.told import told
 from autofast.write.spelling import torch_in
 
 OTHERS = (ast.Slice, ast.Constant, ast.Starred)
@@ -64,8 +64,8 @@ def uploads(script: Script, hot: frozenset[ast.AST], often: dict[ast.AST, None])
     for site in script.methods("new_tensor"):
         if runs_often(site, hot) and (made := _beside(script, site.node)) is not None:
             yield made
-    for site in script.calls("torch.tensor", "torch.as_tensor"):
-        if runs_often(site, hot) and (made := _told(script, site.node)) is not None:
+    for call, site in told(script):
+        if runs_often(site, hot) and (made := _told(script, call)) is not None:
             yield made
 
 
@@ -188,16 +188,15 @@ def _beside(script: Script, call: ast.AST) -> Once | None:
     return None
 
 
-def _told(script: Script, call: ast.AST) -> Once | None:
+def _told(script: Script, call: ast.Call) -> Once | None:
     """``torch.tensor(numbers, device=x.device)``"""
-    match call:
-        case ast.Call(args=[data], keywords=told) if _is_method_of_module(script, call):
-            given = {k.arg: k.value for k in told}
-        case _:
-            return None
-    device, dtype = given.pop("device", None), given.pop("dtype", None)
-    if device is None or given or not _goes_there(script, device) or goes_back(script, data):
+    data, dtype = call.args[0], keyword_of(call, "dtype")
+    device = keyword_of(call, "device")
+    if not _is_method_of_module(script, call) or goes_back(script, data):
         return None
+    if is_attribute(device, "device") and script.may_be(device.value, Tensor):
+        if not is_there(script, device.value):
+            return None
     if dtype is not None and not surely(map(is_dtype, script.values(dtype))):
         return None
     if not (numbers_of(script, data) or _has_floats(script, data)):
@@ -206,15 +205,6 @@ def _told(script: Script, call: ast.AST) -> Once | None:
     if dtype is None:
         return once
     return replace(once, code=once.code[:-1] + f", dtype={plain_code(ast.unparse(dtype))})")
-
-
-def _goes_there(script: Script, device: ast.expr) -> bool:
-    """Whether a device is that of a tensor which is where the module is, or the GPU if there is
-    one."""
-    if is_attribute(device, "device") and script.may_be(device.value, Tensor):
-        return is_there(script, device.value)
-    kinds = device_kinds(script.values(device))
-    return bool(kinds & GPUS) and "?" not in kinds
 
 
 def _has_floats(script: Script, data: ast.expr) -> bool:
