@@ -347,7 +347,9 @@ def test_scores_that_are_filled_otherwise(old: str, new: str) -> None:
 
 
 def test_what_is_made_for_the_mask_may_write_to_the_query() -> None:
-    writes = TRIANGLE.replace("        with", "        if of is not None:\n            of.mul_(2)\n        with")
+    writes = TRIANGLE.replace(
+        "        with", "        if of is not None:\n            of.mul_(2)\n        with"
+    )
     given = INFORMER.replace("device=q.device", "of=q")
     assert "may change `q`" in made(given, imports=writes).refusals
     assert made(given, imports=TRIANGLE).fixes
@@ -808,3 +810,143 @@ def test_a_chain_behind_it_that_makes_a_long_line() -> None:
     assert "y = y.transpose(1, 2).contiguous().transpose(1, 2).contiguous().clone()" in found.lines
     short = made("y = (F.softmax(q @ k.mT, dim=-1) @ v).clone()")
     assert "v, scale=1.0).clone()" in short.text
+
+
+FUNCTION = """
+import math
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+
+
+ATTENTION
+
+
+class Heads(nn.Module):
+    def __init__(self, width=16, heads=4):
+        super().__init__()
+        self.heads, self.width = heads, width // heads
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(4))
+        self.dropout = nn.Dropout(p=0.0)
+        self.attention = Attention()
+
+    def forward(self, query, key, value, mask=None):
+        n = query.size(0)
+        query, key, value = [
+            layer(x).view(n, -1, self.heads, self.width).transpose(1, 2)
+            for layer, x in zip(self.layers, (query, key, value))
+        ]
+        CALLED
+        x = x.transpose(1, 2).contiguous().view(n, -1, self.heads * self.width)
+        return self.layers[-1](x)
+
+
+model = Heads()
+head = nn.Linear(16, 1)
+optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
+losses, outputs, gradients = [], [], []
+keep = torch.ones(2, 1, 8, dtype=torch.long)
+keep[1, :, 5:] = 0
+for step in range(3):
+    x = torch.randn(2, 8, 16)
+    y = model(x, x, x, keep.unsqueeze(1) if step else None)
+    loss = head(y).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+    outputs.append(y.detach())
+    gradients.append(model.layers[0].weight.grad.clone())
+"""
+RETURNED = """
+def attention(query, key, value, mask=None, dropout=None):
+    d_k = query.size(-1)
+    scores = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(d_k)
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, -1e9)
+    p_attn = F.softmax(scores, dim=-1)
+    if dropout is not None:
+        p_attn = dropout(p_attn)
+    return torch.matmul(p_attn, value), p_attn
+
+
+class Attention(nn.Module):
+    def forward(self, query, key, value, mask=None, dropout=None):
+        return attention(query, key, value, mask=mask, dropout=dropout)
+"""
+ALONE = RETURNED.split("class Attention")[0] + "class Attention(nn.Module):\n    pass\n"
+MODULE = """
+class Attention(nn.Module):
+    def forward(self, query, key, value, mask=None, dropout=None):
+        scores = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(query.size(-1))
+
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+
+        p_attn = F.softmax(scores, dim=-1)
+
+        if dropout:
+            p_attn = dropout(p_attn)
+
+        return torch.matmul(p_attn, value), p_attn
+"""
+SHAPED = """
+def attention(q, k, v, d_k, mask=None, dropout=None):
+    scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(d_k)
+    if mask is not None:
+        mask = mask.unsqueeze(1)
+        scores = scores.masked_fill(mask == 0, -1e9)
+    scores = F.softmax(scores, dim=-1)
+    if dropout is not None:
+        scores = dropout(scores)
+    output = torch.matmul(scores, v)
+    return output
+
+
+class Attention(nn.Module):
+    pass
+"""
+PARTS = "x, attn = self.attention(query, key, value, mask=mask, dropout=self.dropout)"
+WHOLE = "mask = None if mask is None else mask.squeeze(1)\nx = attention(query, key, value, self.width, mask, self.dropout)"
+
+
+def copied(function: str, called: str) -> Applied:
+    called = called.replace("\n", "\n        ")
+    return apply(RULE, FUNCTION.replace("ATTENTION", function.strip()).replace("CALLED", called))
+
+
+@pytest.mark.parametrize(
+    ("function", "called"),
+    [
+        (ALONE, PARTS.replace("self.attention", "attention")),
+        (RETURNED, PARTS.replace("x, attn", "x, _")),
+        (MODULE, PARTS),
+        (MODULE, PARTS.replace("x, attn", "x") + "[0]"),
+        (SHAPED, WHOLE),
+    ],
+)
+def test_the_function_that_everybody_copies(function: str, called: str) -> None:
+    """With a mask that may be None, a dropout that may be None, and weights for nobody."""
+    found = copied(function, called)
+    assert len(found.fixes) == 1 and found.fixes[0].effect is Effect.RECIPE, found.refusals
+    assert "attn_mask=None if mask is None else torch.where(mask == 0, -1e9, 0.0)" in found.text
+    assert "dropout_p=dropout.p if dropout is not None and dropout.training else 0.0" in found.text
+    assert ("scale=1 / math.sqrt(d_k)" in found.text) == (function is SHAPED)
+    assert "softmax" not in found.text and "p_attn" not in found.text
+    same(found)
+
+
+@pytest.mark.parametrize(
+    ("function", "called", "why"),
+    [
+        (ALONE, PARTS.replace("x, attn", "x, self.attn").replace("self.attention", "attention"), "uses the attention weights, too"),
+        (MODULE, PARTS + "\nself.seen = attn.detach()", "uses the attention weights, too"),
+        (MODULE, PARTS.replace("x, attn", "both") + "\nx = both[0]", "uses the attention weights, too"),
+        (SHAPED.replace("mask = mask.unsqueeze(1)", "mask = mask.unsqueeze(1) if d_k else None"), WHOLE, ""),
+    ],
+)  # fmt: skip
+def test_weights_that_somebody_may_read(function: str, called: str, why: str) -> None:
+    found = copied(function, called)
+    assert not found.fixes and why in found.refusals, found.text

@@ -396,6 +396,11 @@ def _rendered(entries: Iterable[Entry], at_top: bool) -> Block:
     out: list[tuple[cst.BaseStatement, bool]] = []
     run: list[Unit] = []
     carry: Lines = []
+    begins: int | None = None  # blank lines above the beginning of the block, where that is gone
+
+    def distance(lead: Lines) -> Lines:
+        lead = _joined(carry, lead)
+        return lead if at_top or begins is None or out or run else _no_more_blank(lead, begins)
 
     def flush() -> None:
         if run:
@@ -408,16 +413,18 @@ def _rendered(entries: Iterable[Entry], at_top: bool) -> Block:
         if unit is not None:
             if not run or unit.whole is None or run[-1].line != unit.line:
                 flush()
-            unit.lead[:], carry = _joined(carry, unit.lead), []
+            unit.lead[:], carry = distance(unit.lead), []
             run.append(unit)
         elif entry.new:
             flush()
-            top = _joined(carry, entry.lead)
+            top = distance(entry.lead)
             carry = []
             for k, statement in enumerate(entry.new):
                 out.append((_led(statement, top) if k == 0 else statement, entry.foreign))
         else:
-            carry += entry.lead
+            carry = _joined(carry, entry.lead) if carry or out or run else list(entry.lead)
+            if begins is None and not (out or run):
+                begins = _blank(entry.lead)
     flush()
     return Block(list(_spaced(out, at_top)), carry)
 
@@ -428,8 +435,17 @@ def _joined(carry: Lines, lead: Lines) -> Lines:
     """
     if any(line.comment is not None for line in carry):
         return [*carry, *lead]
-    blank = next((n for n, line in enumerate(lead) if line.comment is not None), len(lead))
-    return [*carry[: max(0, len(carry) - blank)], *lead]
+    return [*carry[: max(0, len(carry) - _blank(lead))], *lead]
+
+
+def _no_more_blank(lead: Lines, most: int) -> Lines:
+    """A block begins as far below its head as it did."""
+    return lead[max(0, _blank(lead) - most) :]
+
+
+def _blank(lead: Sequence[cst.EmptyLine]) -> int:
+    """The blank lines at the beginning of some lines."""
+    return next((n for n, line in enumerate(lead) if line.comment is not None), len(lead))
 
 
 def _line(run: Sequence[Unit], lead: Lines) -> cst.BaseStatement:

@@ -124,6 +124,8 @@ def _possible(script: Script, expr: ast.expr, way: Way) -> frozenset[Dimensions]
                 for one in _operand(script, a, way)
                 for other in _operand(script, b, way)
             }
+        case ast.Constant(value=None):
+            return frozenset()  # no tensor
         case ast.UnaryOp(operand=a):
             ways = {*_possible(script, a, way)}
         case ast.IfExp(body=a, orelse=b):
@@ -315,7 +317,9 @@ def _of_call(script: Script, call: ast.Call, way: Way) -> set[Dimensions]:
             if attr in GROWING:
                 return {Dimensions(d.least) for d in before}
             if attr == "unsqueeze":
-                return {Dimensions(d.least + 1, d.most and d.most + 1) for d in before}
+                at = script.constant(call.args[0]) if len(call.args) == 1 else None
+                shown = (at + 1 if at >= 0 else -at) if isinstance(at, int) else 1
+                return {Dimensions(max(d.least + 1, shown), d.most and d.most + 1) for d in before}
     return {UNKNOWN}
 
 

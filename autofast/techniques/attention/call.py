@@ -24,6 +24,7 @@ from autofast.model.source import (
     at,
     enclosing,
     nodes_in,
+    parent_of,
     source_of,
     statement_of,
     statements_around,
@@ -100,7 +101,9 @@ def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
             holes |= quoted
         words.append(f"attn_mask={text}")
         effect = Effect.RECIPE if may_differ(script, mask) else effect
-    if found.dropout is not None and (text := _dropout(script, found.dropout, holes)):
+    if found.dropout is not None and (
+        text := _dropout(script, found.dropout, holes, found.may_drop_nothing)
+    ):
         words.append(f"dropout_p={text}")
         effect = max(effect, Effect.SAMPLING)
     if causal:
@@ -115,7 +118,8 @@ def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
         no_hooks(script)
     call = f"{name}.scaled_dot_product_attention({', '.join(words)})"
     call += found.turns.get("product", "")
-    edits = _in_place(found.product, call, holes)
+    unread = (Rewrite(weights, "None") for weights in found.unread)
+    edits = (*_in_place(found.product, call, holes), *unread)
     return (*imports, *filled, *edits, *(Remove(s) for s in gone)), effect
 
 
@@ -133,6 +137,9 @@ def _in_place(product: ast.expr, call: str, holes: Holes) -> Edits:
     """
     statement = statement_of(product)
     match statement:
+        case ast.Return(value=ast.Tuple()):  # and None for the weights
+            name = source_of(product).fresh("attended")
+            return Before(statement, f"{name} = {call}", holes), Rewrite(product, name)
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_chain(value, product):
             filled = call.format(**{hole: ast.unparse(e) for hole, e in holes.items()})
             longer = len(filled) - len(ast.unparse(product))
@@ -153,7 +160,7 @@ def _is_chain(value: ast.expr, product: ast.expr) -> bool:
 
 
 # ---------------------------------------------------------------------------------------- arguments
-def _dropout(script: Script, call: ast.Call, holes: Holes) -> str:
+def _dropout(script: Script, call: ast.Call, holes: Holes, may_be_none: bool) -> str:
     """``dropout_p``: a number that holds in training alone; empty where nothing is dropped."""
     keywords = {k.arg: k.value for k in call.keywords}
     if script.library_function(call):  # the function
@@ -177,7 +184,8 @@ def _dropout(script: Script, call: ast.Call, holes: Holes) -> str:
         case ast.Attribute(value=ast.Name() as module) if not _switched_apart(script):
             holes["module"] = module
             return "{layer}.p if {module}.training else 0.0"
-    return "{layer}.p if {layer}.training else 0.0"
+    there = "{layer} is not None and " if may_be_none else ""
+    return "{layer}.p if " + there + "{layer}.training else 0.0"
 
 
 def _switched_apart(script: Script) -> bool:
@@ -293,10 +301,16 @@ def no_hooks(script: Script) -> None:
         raise Refusal("sets a hook, which may be on this layer", site)
 
 
-def _but_filled(statement: ast.stmt, found: Attention) -> list[ast.AST]:
+def _but_filled(
+    statement: ast.stmt, found: Attention, gone: list[ast.stmt], moved: ast.expr
+) -> list[ast.AST]:
     """A statement without what fills the scores in it."""
     fill = found.mask.fill if found.mask is not None else None
     match statement:
+        case ast.If(test=test, body=[*_, last]) if last in gone and (
+            last in statements_around(moved) or moved in ast.walk(test)
+        ):
+            return []  # all else in it runs before what is moved, or leaves a mask that is none
         case ast.If(test=test, body=body) if fill in body:
             return [test, *(s for s in body if s is not fill)]
     return [statement]
@@ -308,12 +322,12 @@ def _nothing_between(
     """What is quoted moves down to the product: nothing on the way may change it."""
     last = statement_of(found.product)
     here = statements_beside(last)
-    if any(s not in here for s in gone):
+    if any(s not in here and parent_of(s) not in here for s in gone):
         raise Refusal(f"not all of it stands in the block of {at(last)}")
     for expr in moved:
         inner = list(statements_around(expr))
         first = next((n for n, s in enumerate(here) if s in inner), 0)
         left = [s for s in here[first : here.index(last)] if s not in gone]
-        between = [part for s in left for part in _but_filled(s, found)]
+        between = [part for s in left for part in _but_filled(s, found, gone, expr)]
         if (node := may_change(script, between, expr)) is not None:
             raise Refusal(f"may change `{ast.unparse(expr)}` on the way to the product", node)

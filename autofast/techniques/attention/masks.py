@@ -26,7 +26,7 @@ from autofast.model.source import at, function_of, nodes_in
 from autofast.model.syntax import SEQUENCES, is_attribute, is_constant
 from autofast.model.values import Ext, Tensor, are_numbers, of_kind, surely_named
 from autofast.rule import Refusal
-from autofast.techniques.attention.written_out import Attention, Mask
+from autofast.techniques.attention.written_out import SHAPES, Attention, Mask
 
 HALVES = ("half", "float16", "bfloat16")
 DEEP = 8
@@ -34,7 +34,6 @@ LARGE = -1e9  # added to any score, this leaves nothing of it in float32
 CAUSAL = -1e4  # the diagonal is never masked, and exp(-1e4) is 0
 INFINITE = wordset("math.inf numpy.inf torch.inf")
 LAST = wordset("Linear LayerNorm Dropout Identity", "torch.nn.")
-SHAPES = wordset("view reshape unsqueeze bool byte to type expand contiguous cuda")
 
 
 def is_causal(script: Script, found: Attention) -> bool:

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from autofast.facts.dimensions import dimension_count
+from autofast.facts.dropped_results import DroppedResults
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import definitions_of
-from autofast.model.calls import is_method, put_into
+from autofast.model.calls import is_method, is_name, put_into
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import (
@@ -50,6 +51,7 @@ CALL = "scaled_dot_product_attention"
 DROPOUT = "torch.nn.functional.dropout"
 WHERE = "torch.where"
 FILLS = wordset("masked_fill masked_fill_")
+SHAPES = wordset("view reshape unsqueeze bool byte to type expand contiguous cuda")
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ class Attention:
     scales_mask: bool = False
     mask: Mask | None = None
     dropout: ast.Call | None = None
+    may_drop_nothing: bool = False  # the dropout may be None
+    unread: list[ast.expr] = field(default_factory=list)  # weights that are returned for nobody
     statements: list[ast.stmt] = field(default_factory=list)
     turns: dict[str, str] = field(default_factory=dict)  # of query, key, value and product
 
@@ -178,6 +182,20 @@ def _user(node: ast.expr) -> ast.AST | None:
     """What a value is an operand of, also in a list of them: ``einsum("...", [weights, v])``."""
     outer = parent_of(node)
     return parent_of(outer) if isinstance(outer, ast.List) else outer
+
+
+def _reshapes(statement: ast.stmt, mask: ast.expr) -> bool:
+    """``mask = mask.unsqueeze(1)``: no None after it."""
+    match statement, mask:
+        case (
+            ast.Assign(
+                targets=[ast.Name(id=target)],
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id=of), attr=attr)),
+            ),
+            ast.Name(id=name),
+        ):
+            return target == of == name and attr in SHAPES
+    return False
 
 
 class _Reader:
@@ -269,16 +287,20 @@ class _Reader:
         match guard:
             case ast.If(
                 test=ast.Compare(left=tested, ops=[ast.IsNot()], comparators=[ast.Constant(None)]),
-                body=[only],
+                body=[*before, only],
                 orelse=[],
-            ) if only is then.statement and self._is_read_by(then, use):
+            ) if (
+                only is then.statement
+                and self._is_read_by(then, use)
+                and all(_reshapes(s, tested) for s in before)
+            ):
                 self.behind.add(use)
             case _:
                 return False
         if then.value is None or not self._tried(then.value) or self.found.mask is None:
             return False
         self.found.mask = replace(self.found.mask, unless_none=tested)
-        self.found.statements.append(guard)
+        self.found.statements.append(only if before else guard)  # `mask = mask.unsqueeze(1)` stays
         return True
 
     def _is_read_by(self, definition: Definition, read: ast.Name) -> bool:
@@ -353,15 +375,50 @@ class _Reader:
 
     def _kept(self, target: ast.Name) -> bool:
         """The same for weights that are kept in a variable."""
-        uses = self.flow.uses_of(target)
-        if len(uses) == 1 and len(self.flow.reaching(uses[0])) == 1:
-            self.found.statements.append(statement_of(target))
+        guarded, uses = self._guarded(target, self.flow.uses_of(target))
+        unread = [u for u in uses if self.script.analysis(DroppedResults).is_dropped(u)]
+        uses = [u for u in uses if u not in unread]
+        if len(uses) == 1 and len(self.flow.reaching(uses[0])) == 1 + bool(guarded):
+            self.found.statements += [statement_of(target), *guarded]
+            self.found.unread += unread
             return self.weights(uses[0])
         for use in uses:
             if self._leads_to_values(use):
                 other = next((u for u in uses if u is not use), use)
                 raise Refusal("uses the attention weights, too", other)
         return False
+
+    def _guarded(
+        self, target: ast.Name, uses: list[ast.Name]
+    ) -> tuple[list[ast.stmt], list[ast.Name]]:
+        """``if dropout is not None: weights = dropout(weights)``, and the uses behind it."""
+        for use in uses:
+            call, statement = parent_of(use), statement_of(use)
+            match parent_of(statement):
+                case (
+                    ast.If(
+                        test=ast.Compare(
+                            left=ast.Name() as tested,
+                            ops=[ast.IsNot()],
+                            comparators=[ast.Constant(None)],
+                        )
+                        | (ast.Name() as tested),
+                        body=[ast.Assign(targets=[ast.Name(id=name) as again])],
+                        orelse=[],
+                    ) as guard
+                ) if name == target.id and isinstance(call, ast.Call):
+                    layers = self.script.called(call) - {Const(None)}
+                    later = self.flow.uses_of(again)
+                    if (
+                        put_into(call) is again
+                        and is_name(call.func, tested.id)
+                        and call.args == [use]
+                        and surely_named(layers, Ext, "torch.nn.Dropout")
+                        and {u for u in uses if u is not use} == set(later)
+                    ):
+                        self.found.dropout, self.found.may_drop_nothing = call, True
+                        return [guard], later
+        return [], uses
 
     def _leads_to_values(self, use: ast.expr) -> bool:
         outer = _user(use)
