@@ -18,7 +18,7 @@ from autofast.facts.dimensions import dimension_count
 from autofast.facts.dropped_results import DroppedResults
 from autofast.flow.defuse import Definition, DefUse
 from autofast.flow.program import definitions_of
-from autofast.model.calls import is_method, is_name, put_into
+from autofast.model.calls import is_method, put_into
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import (
@@ -393,28 +393,30 @@ class _Reader:
     ) -> tuple[list[ast.stmt], list[ast.Name]]:
         """``if dropout is not None: weights = dropout(weights)``, and the uses behind it."""
         for use in uses:
-            call, statement = parent_of(use), statement_of(use)
-            match parent_of(statement):
+            match parent_of(statement_of(use)):
                 case (
                     ast.If(
                         test=ast.Compare(
-                            left=ast.Name() as tested,
+                            left=ast.Name(id=tested),
                             ops=[ast.IsNot()],
                             comparators=[ast.Constant(None)],
                         )
-                        | (ast.Name() as tested),
-                        body=[ast.Assign(targets=[ast.Name(id=name) as again])],
+                        | ast.Name(id=tested),
+                        body=[
+                            ast.Assign(
+                                targets=[ast.Name(id=name) as again],
+                                value=ast.Call(
+                                    func=ast.Name(id=layer), args=[given], keywords=[]
+                                ) as call,
+                            )
+                        ],
                         orelse=[],
                     ) as guard
-                ) if name == target.id and isinstance(call, ast.Call):
+                ) if name == target.id and layer == tested and given is use:
                     layers = self.script.called(call) - {Const(None)}
                     later = self.flow.uses_of(again)
-                    if (
-                        put_into(call) is again
-                        and is_name(call.func, tested.id)
-                        and call.args == [use]
-                        and surely_named(layers, Ext, "torch.nn.Dropout")
-                        and {u for u in uses if u is not use} == set(later)
+                    if surely_named(layers, Ext, "torch.nn.Dropout") and (
+                        {u for u in uses if u is not use} == set(later)
                     ):
                         self.found.dropout, self.found.may_drop_nothing = call, True
                         return [guard], later
