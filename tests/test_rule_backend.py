@@ -474,6 +474,29 @@ def test_batches_whose_size_a_file_says_are_stacked(
     assert run(done.before)["x"].shape == run(done.text)["x"].shape
 
 
+@pytest.mark.parametrize(
+    ("size", "fixed"),
+    [
+        ("(8, 8)", True),
+        ("[WIDE, 8]", True),
+        ("x.shape[2:]", True),
+        ("size=x.size()[2:]", True),
+        ("scale_factor=1.0", True),
+        ("size=SIZES[step % 2]", False),
+        ("(8, WIDE + step)", False),
+        ("size=random.choice(SIZES)", False),
+        ("scale_factor=1 / (step + 1)", False),
+    ],
+)
+def test_benchmark_where_images_get_one_size(size: str, fixed: bool) -> None:
+    resized = f"    x = nn.functional.interpolate(x, {size})\n    optimizer.zero_grad()"
+    head = "import random\n" + HEAD + "WIDE, SIZES, step = 8, [8, 16], 0\n"
+    body = BODY.replace("    optimizer.zero_grad()", resized + "; step += 1")
+    done = apply("cudnn-benchmark", head + body)
+    assert bool(done.fixes) is fixed, done.advice
+    assert fixed or "resized on line" in done.advice
+
+
 def test_benchmark_leaves_other_shapes_alone() -> None:
     resized = BODY.replace(
         "    optimizer.zero_grad()",
@@ -778,9 +801,7 @@ class Collate:
         ("boxes[:, None]", "0", False),
     ],
 )
-def test_padded_parts_of_a_batch_that_are_not_convolved(
-    given: str, used: str, fixed: bool
-) -> None:
+def test_padded_parts_of_a_batch_that_are_not_convolved(given: str, used: str, fixed: bool) -> None:
     text = """
 from tqdm import tqdm
 

@@ -21,17 +21,21 @@ from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
 from autofast.model.several import any_in, not_none, of_kind, wordset
 from autofast.model.source import at, contains_kind, nodes_in
+from autofast.model.syntax import SEQUENCES
 from autofast.model.values import (
+    Arg,
     Const,
     Ext,
     Inst,
     Seq,
+    Setting,
     Tensor,
     Thing,
     Unknown,
     Values,
     begins,
     const,
+    one,
     ordered,
     said,
 )
@@ -43,6 +47,7 @@ SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 WHOLE = wordset(
     "__getitem__ super fromarray asarray array from_numpy numpy astype int float len long copy clone print"
 )
+SIZES = wordset("size scale_factor")
 CROPS = wordset("CenterCrop RandomCrop RandomResizedCrop FiveCrop TenCrop")
 
 
@@ -64,8 +69,10 @@ def why_inputs_vary(script: Script) -> str:
     for site in script.calls("torch.nn.functional.interpolate", "torch.nn.functional.upsample"):
         for occurrence in site:
             inner = {f.func.name for f in occurrence.stack if isinstance(f, CallFrame)}
-            if "forward" not in inner and any(
-                inside(occurrence.stack, step.loop) for step in script.steps
+            if (
+                "forward" not in inner
+                and any(inside(occurrence.stack, step.loop) for step in script.steps)
+                and not _gives_one_size(script, site.call)
             ):
                 return f"batches are resized on {at(site)}"
     for node in script.each(ast.Subscript):
@@ -103,13 +110,39 @@ def _changes(size: ast.expr, changing: Container[str]) -> bool:
     return contains_kind(size, ast.Call) or any_in(names_in(size), changing)
 
 
+def _gives_one_size(script: Script, call: ast.Call | None) -> bool:
+    """``F.interpolate(x, (opt.height, opt.width))``, ``size=x.shape[2:]``: one size, as long as
+    ``x`` has one."""
+    sizes = [a for n, a in enumerate(call.args) if n in (1, 2)] if call is not None else []
+    sizes += [k.value for k in call.keywords if k.arg in SIZES] if call is not None else []
+    parts = [p for size in sizes for p in (size.elts if isinstance(size, SEQUENCES) else [size])]
+    return bool(parts) and all(_is_size(script, p) for p in parts)
+
+
+def _is_size(script: Script, expr: ast.expr) -> bool:
+    """A number that is written out or an option, or sizes of a tensor."""
+    match expr:
+        case (
+            ast.Attribute(value=tensor, attr="shape")
+            | ast.Call(func=ast.Attribute(value=tensor, attr="size"))
+            | ast.Subscript(
+                value=ast.Attribute(value=tensor, attr="shape")
+                | ast.Call(func=ast.Attribute(value=tensor, attr="size"))
+            )
+        ):
+            return script.must_be(tensor, Tensor)
+    return isinstance(one(script.values(expr)), (Const, Arg, Setting))
+
+
 def why_batches_vary(script: Script, loader: Loader) -> str:
     """Why batches of this loader may have other shapes from one to the next."""
     data = loader.datasets
     for given, may in (("collate_fn", "pad batches to"), ("batch_sampler", "gather images of")):
         if any(t != Const(None) for t in loader.args.get(-1, given)):
             if given == "collate_fn":
-                fits = all(_stacks(script, loader, d) for d in data) and stacks_items(script, loader)
+                fits = all(_stacks(script, loader, d) for d in data) and stacks_items(
+                    script, loader
+                )
             else:  # it says which images a batch holds
                 fits = all(map(one_size, data))
             if not data or not fits:
