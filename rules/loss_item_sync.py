@@ -28,6 +28,7 @@ from autofast.techniques.syncs.implicit_syncs import (
     whole_statement,
     without_wait,
 )
+from autofast.techniques.syncs.largest_first import largest_first
 from autofast.techniques.syncs.planned import (
     in_functions,
     in_loops_and_meters,
@@ -150,6 +151,11 @@ def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
             answered.add(adds)
             message = f"copies `{ast.unparse(core)}` to the host in every step to add it up"
             yield Finding(adds, message, edits=uncopied, effect=effect)
+    for largest, scores, there in largest_first(script):
+        if whole_statement(scores) not in answered:
+            answered |= {whole_statement(scores), whole_statement(largest)}
+            message = f"copies all of `{ast.unparse(scores)}` to the host in every step, to look for the largest there"
+            yield Finding(scores, message, edits=there, asks=gains.scores)
     yield from _everywhere(script, answered)
 
 

@@ -37,6 +37,7 @@ from autofast.facts.cost.gains.reads import (
     read_once,
     read_twice,
     reads,
+    scores,
     unasked,
     waits,
 )
@@ -44,6 +45,6 @@ from autofast.facts.cost.gains.reads import (
 __all__ = [
     "algorithms", "copies", "counting", "elements", "fetching", "for_others", "half",
     "in_steps", "keeping", "launches", "layout", "more_workers", "nothing", "one_pass",
-    "pinning", "read_again", "read_at_once", "read_back", "read_late", "read_once", "read_twice", "reads",
+    "pinning", "read_again", "read_at_once", "read_back", "read_late", "read_once", "read_twice", "reads", "scores",
     "remembered", "renaming", "tensor_cores", "together", "unasked", "usual", "waits"
 ]  # fmt: skip

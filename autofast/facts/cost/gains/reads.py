@@ -29,6 +29,7 @@ from autofast.facts.cost.gains.standing import (
     waits_beside,
 )
 from autofast.facts.cost.step import Cost
+from autofast.facts.dimensions import least_dimensions
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
 from autofast.model.calls import is_method
@@ -38,7 +39,7 @@ from autofast.model.script import Script
 from autofast.model.several import any_in, surely
 from autofast.model.source import at, statement_of, walk
 from autofast.model.syntax import LOOPS
-from autofast.model.values import Ref, Unknown, is_on_device
+from autofast.model.values import Ref, Tensor, Unknown, is_on_device, of_kind
 from autofast.rule import Finding, Gain, Options
 
 READ = 0.03  # of a step, by a read that the host waits for
@@ -53,6 +54,17 @@ read_late = nothing("it would be read in every step all the same, further down")
 each = usual(READ, "a wait for each element", code=True)
 fetched = usual(READ, "a wait in the middle of a step, and a copy", code=True)
 HOST = re.compile(r"torch\.[A-Z][a-z0-9]+Tensor")  # types of tensors of the host
+
+
+@of_device
+def scores(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """Of one number copied for each place in an image, in the place of one for each class."""
+    if least_dimensions(script, finding.node) > 2:  # type: ignore[arg-type]
+        return Gain(0.05, "a copy of all classes of each place", known=False)
+    images = any(t.rank == "4d" for t in of_kind(script.values(finding.node), Tensor))
+    if images:
+        return Gain(0.05, "a copy of all classes of each place", known=False)
+    return Gain(0.0, "nothing shows that it has more than a few scores for each sample")
 
 
 @of_device
