@@ -13,16 +13,11 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edits, Remove, Rewrite
 from autofast.flow.program import Flow, definitions_of
-from autofast.model.calls import is_method, is_name, put_into
+from autofast.model.calls import put_into
 from autofast.model.events import loops
 from autofast.model.script import Script
-from autofast.model.several import wordset
 from autofast.model.source import source_of, statement_of
-from autofast.model.syntax import is_attribute
 from autofast.model.values import Tensor, of_kind
-
-AXIS = wordset("axis")
-SAME = wordset("detach numpy")  # the same numbers, on the host
 
 
 def largest_first(script: Script) -> Iterator[tuple[ast.Call, ast.expr, Edits]]:
@@ -45,7 +40,7 @@ def largest_first(script: Script) -> Iterator[tuple[ast.Call, ast.expr, Edits]]:
 
 def _axis(script: Script, call: ast.Call) -> int | None:
     """The axis, where nothing else is asked for."""
-    given = [*call.args[1:], *(k.value for k in call.keywords if k.arg in AXIS)]
+    given = [*call.args[1:], *(k.value for k in call.keywords if k.arg == "axis")]
     if len(call.args) + len(call.keywords) != 2 or len(given) != 1:
         return None
     axis = script.constant(given[0])
@@ -54,30 +49,33 @@ def _axis(script: Script, call: ast.Call) -> int | None:
 
 def _scores(script: Script, given: ast.expr) -> ast.expr | None:
     """What is copied to the host and goes to this call alone."""
-    expr = given
-    if isinstance(expr, ast.Name):
-        made = script.analysis(Flow).definition(expr)
-        if made is None or made.value is None or made.statement is None:
-            return None
-        target = put_into(made.value)
-        if target is not made.node or definitions_of(script, made.node).uses(made) != [expr]:
-            return None
-        expr = made.value
-    while is_method(expr) and not (expr.args or expr.keywords) or is_attribute(expr, "data"):
-        if is_method(expr, "cpu"):
-            return expr.func.value
-        if isinstance(expr, ast.Attribute):
-            expr = expr.value
-        elif is_method(expr, *SAME):
-            expr = expr.func.value
-        else:
-            return None
+    match given:
+        case ast.Name():
+            made = script.analysis(Flow).definition(given)
+            value = made.value if made is not None else None
+            if made is None or value is None or put_into(value) is not made.node:
+                return None
+            alone = definitions_of(script, made.node).uses(made) == [given]
+            return _copied(value) if alone else None
+    return _copied(given)
+
+
+def _copied(expr: ast.expr) -> ast.expr | None:
+    """``output`` of ``output.cpu().detach().numpy()``."""
+    match expr:
+        case ast.Call(func=ast.Attribute(value=inner, attr="cpu"), args=[], keywords=[]):
+            return inner
+        case (
+            ast.Call(func=ast.Attribute(value=inner, attr="detach" | "numpy"), args=[], keywords=[])
+            | ast.Attribute(value=inner, attr="data")
+        ):
+            return _copied(inner)
     return None
 
 
 def _without(call: ast.Call) -> Edits:
     """The edits that leave what is given to the call in its place."""
-    given, target = call.args[0], put_into(call)
-    if isinstance(given, ast.Name) and is_name(target, given.id):
-        return (Remove(statement_of(call)),)
-    return (Rewrite(call, "{given}", {"given": given}),)
+    match call.args[0], put_into(call):
+        case ast.Name(id=given), ast.Name(id=target) if given == target:
+            return (Remove(statement_of(call)),)
+    return (Rewrite(call, "{given}", {"given": call.args[0]}),)
