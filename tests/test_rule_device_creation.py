@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 
 import pytest
 
@@ -1494,3 +1495,100 @@ def test_what_is_told_its_device_goes_above_the_loop() -> None:
     assert run(found.text)["losses"] == run(text)["losses"]
     other = text.replace("scale +", "scale.mul_(2) +")
     assert not apply("device-creation", other).lines
+
+
+# ------------------------------------------------------------------------ made in another block
+BRANCHES = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+kept = []
+
+
+class Net(nn.Module):
+    def __init__(self, kind="mlp"):
+        super().__init__()
+        self.kind = kind
+        self.parts = nn.ModuleList([nn.Linear(1, 3) for _ in range(3)])
+        self.head = nn.Linear(3, 2)
+
+    def forward(self, x, n):
+        where, h = x.device, x.size(1)
+{code}
+        return self.head(rows.mean(1))
+
+
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+X, losses = torch.randn(4, 8, 3), []
+for step in range(4):
+    x = X[step].to(device)
+    loss = (model(x, 1) + model(x, -1)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+FILLED_ROWS = """
+if self.kind == "mlp":
+    rows = torch.empty(len(x), h, 3)
+    for i in range(3):
+        rows[:, i, :] = self.parts[i](x[:, i : i + 1])
+else:
+    raise ValueError(self.kind)
+rows = rows.to(where)
+"""
+ROLLED = """
+if n >= 0:
+    head = torch.arange(h - n) + n
+    tail = torch.arange(n)
+else:
+    head = torch.arange(-n) + (h + n)
+    tail = torch.arange(h + n)
+order = torch.cat([head, tail]).to(x.device)
+rows = x[:, order].unsqueeze(-1).repeat(1, 1, 3)
+"""
+
+
+def branches(code: str) -> str:
+    return BRANCHES.replace("{code}", textwrap.indent(code, " " * 8))
+
+
+def test_what_is_filled_in_another_block_is_made_there() -> None:
+    text = branches(FILLED_ROWS)
+    found = apply("device-creation", text)
+    assert found.lines == ["rows = torch.empty(len(x), h, 3, device=where)"]
+    assert "rows.to" not in found.text
+    assert run(found.text)["losses"] == run(text)["losses"]
+
+
+def test_parts_of_two_branches_are_made_there() -> None:
+    text = branches(ROLLED)
+    found = apply("device-creation", text)
+    assert found.lines == [
+        "head = torch.arange(h - n, device=x.device) + n",
+        "tail = torch.arange(n, device=x.device)",
+        "head = torch.arange(-n, device=x.device) + (h + n)",
+        "tail = torch.arange(h + n, device=x.device)",
+        "order = torch.cat([head, tail])",
+    ]
+    assert run(found.text)["losses"] == run(text)["losses"]
+
+
+@pytest.mark.parametrize(
+    ("code", "old", "new"),
+    [
+        (FILLED_ROWS, "rows = rows.to", "kept.append(rows)\nrows = rows.to"),  # others have it
+        (FILLED_ROWS, "rows = rows.to(where)", "where = kept or where\nrows = rows.to(where)"),
+        (FILLED_ROWS, "rows = rows.to(where)", "if h > 9:\n    rows = rows.to(where)"),
+        (FILLED_ROWS, "rows = rows.to(where)", "for _ in range(2):\n    rows = rows.to(where)"),
+        (ROLLED, "order =", "kept.append(tail)\norder ="),
+        (ROLLED, "order =", "x = x + 1\norder ="),  # another tensor says where
+        (ROLLED, "    tail = torch.arange(n)", "    tail = torch.tensor(kept, dtype=torch.long)"),
+    ],
+)
+def test_what_other_blocks_do_with_it(code: str, old: str, new: str) -> None:
+    assert old in code
+    found = apply("device-creation", branches(code.replace(old, new, 1)))
+    assert not any("device=" in line for line in found.lines)

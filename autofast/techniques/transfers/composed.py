@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from autofast.flow.effects import is_number
+from autofast.flow.loops import loops_around
+from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import given_to, is_name, items_of, names_in
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import block_of, nodes_in, within_statement
+from autofast.model.source import block_of, nodes_in, source_of, within, within_statement
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Ref, library_names
@@ -51,15 +53,16 @@ class Parts:
 
 
 def composed_parts(
-    script: Script, expr: ast.expr, factory: Factory, name: str = ""
+    script: Script, expr: ast.expr, factory: Factory, name: str = "", inside: ast.expr | None = None
 ) -> Parts | None:
     """What an expression is made of; None where it holds anything but made tensors, numbers and the
-    variable ``name``."""
+    variable ``name``. Variables that are read nowhere but ``inside`` of it count with all that they
+    may be given."""
 
     def all_of(several: Sequence[ast.expr]) -> Parts | None:
         found = Parts()
         for one in several:
-            inner = composed_parts(script, one, factory, name)
+            inner = composed_parts(script, one, factory, name, inside)
             if inner is None:
                 return None
             found += inner
@@ -72,11 +75,13 @@ def composed_parts(
     if _is_number(script, expr):
         return Parts()
     match expr:
+        case ast.Name() if inside is not None:
+            return _given_to(script, expr, factory, inside)
         case ast.List(elts=elts) | ast.Tuple(elts=elts):
             return all_of(elts)
         case ast.ListComp(elt=elt, generators=[ast.comprehension(iter=over, ifs=[])]):
             return (
-                composed_parts(script, elt, factory, name)
+                composed_parts(script, elt, factory, name, inside)
                 if (script.called(over) == {Ref("builtins.range")})
                 else None
             )
@@ -90,14 +95,34 @@ def composed_parts(
             ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=inner)
             | ast.Attribute(value=inner, attr="T" | "mT")
         ):
-            return composed_parts(script, inner, factory, name)
+            return composed_parts(script, inner, factory, name, inside)
         case ast.Subscript(value=inner, slice=at):  # rows and columns by numbers
             cuts = [c for part in items_of(at) for c in _numbers_of(part)]
             fits = all(_is_number(script, c) for c in cuts)
-            return composed_parts(script, inner, factory, name) if fits else None
+            return composed_parts(script, inner, factory, name, inside) if fits else None
         case ast.Call():
-            return _call(script, expr, factory, name)
+            return _call(script, expr, factory, name, inside)
     return None
+
+
+def _given_to(script: Script, use: ast.Name, factory: Factory, inside: ast.expr) -> Parts | None:
+    """What a variable gets at each place that may have given it its value."""
+    made, found = script.analysis(Flow).reaching(use), Parts()
+    for definition in made:
+        target, value = definition.node, definition.value
+        if (
+            value is None
+            or not is_name(target, use.id)
+            or use.id in source_of(use).rebound
+            or [*loops_around(target)] != [*loops_around(inside)]
+            or not all(within(n, inside) for n in definitions_of(script, target).uses_of(target))
+        ):
+            return None
+        part = composed_parts(script, value, factory, inside=value)
+        if part is None:
+            return None
+        found += part
+    return replace(found, calls=tuple(dict.fromkeys(found.calls))) if made else None
 
 
 def _numbers_of(index: ast.expr) -> list[ast.expr]:
@@ -108,7 +133,9 @@ def _numbers_of(index: ast.expr) -> list[ast.expr]:
     return [index]
 
 
-def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts | None:
+def _call(
+    script: Script, call: ast.Call, factory: Factory, name: str, inside: ast.expr | None
+) -> Parts | None:
     found = script.called(call)
     names = library_names(found)
     of_torch = len(names) == len(found) == 1
@@ -116,19 +143,19 @@ def _call(script: Script, call: ast.Call, factory: Factory, name: str) -> Parts 
     if not all(_is_number(script, r) for r in rest):
         return None
     if of_torch and names <= JOINS | {VARIABLE} and call.args:
-        return composed_parts(script, call.args[0], factory, name)
+        return composed_parts(script, call.args[0], factory, name, inside)
     match call:
         case ast.Call(func=ast.Attribute(value=inner, attr="type" | "to"), args=[to], keywords=[]):
             kinds = script.values(to)
             old = any(name.endswith("Tensor") for name in library_names(kinds))  # of the host
             cast = bool(kinds) and all(map(is_dtype, kinds)) and not old
-            return _exact(composed_parts(script, inner, factory, name)) if cast else None
+            return _exact(composed_parts(script, inner, factory, name, inside)) if cast else None
         case ast.Call(func=ast.Attribute(value=inner, attr="masked_fill"), args=[mask, _]):
-            both = [composed_parts(script, part, factory, name) for part in (inner, mask)]
+            both = [composed_parts(script, part, factory, name, inside) for part in (inner, mask)]
             return both[0] + both[1] if both[0] is not None and both[1] is not None else None
     if is_attribute(call.func, *METHODS, *MATHS) and not of_torch:
         if all(_is_number(script, a) for a in call.args):
-            found_there = composed_parts(script, call.func.value, factory, name)
+            found_there = composed_parts(script, call.func.value, factory, name, inside)
             if call.func.attr in WHOLE:
                 return _exact(found_there)
             return _rounded(found_there, call.func.attr in MATHS)

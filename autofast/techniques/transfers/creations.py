@@ -29,13 +29,14 @@ from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import (
     function_of,
+    nodes_in,
     parent_of,
     source_of,
     statement_of,
     within,
     within_statement,
 )
-from autofast.model.syntax import VARIABLES, is_attribute
+from autofast.model.syntax import VARIABLES, is_attribute, is_read
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Num, Ref, Tensor, Thing, Unknown, all_of, any_of, const
 from autofast.rule import Effect
@@ -116,8 +117,10 @@ def _all_made_there(
                 if is_switch(script, test):
                     gate, whole = above, assignment_chain(script, above, expr.id, needed, factory)
     else:
-        whole = composed_parts(script, expr, factory) or Parts()
-    calls = whole.calls
+        whole = composed_parts(script, expr, factory, inside=expr) or Parts()
+        if not all(_is_known_at(script, transfer, statement_of(call)) for call in whole.calls):
+            return
+    calls = tuple(dict.fromkeys(whole.calls))
     if whole.rounds and _becomes_whole(script, transfer.node):
         return
     where = _behind(script, gate, where)
@@ -138,6 +141,13 @@ def _all_made_there(
     rounds = Effect.ROUNDING if whole.rounds else Effect.EXACT
     effect = max(rounds, *(m.effect for m in (first, *others)))
     yield replace(first, edits=tuple(together), effect=effect)
+
+
+def _is_known_at(script: Script, transfer: Transfer, above: ast.stmt) -> bool:
+    """Whether the device of a copy is the same at another statement."""
+    stmt, flow = statement_of(transfer.node), script.analysis(Flow)
+    names = (n for a in arguments_of(transfer.node) for n in nodes_in(a, ast.Name))
+    return above is stmt or all(flow.means_the_same(n, above) for n in names if is_read(n))
 
 
 def copied_alike(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:

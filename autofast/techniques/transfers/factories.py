@@ -10,6 +10,8 @@ from autofast.edit.edits import Edits
 from autofast.facts.switches import batch_hooks
 from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.frequency import is_first_time
+from autofast.flow.loops import loops_around
+from autofast.flow.program import Flow, definitions_of
 from autofast.flow.scopes import parameters
 from autofast.model.calls import (
     arguments_of,
@@ -202,8 +204,40 @@ def held_by(
         if any(is_name(n, expr.id) for n in inside_it):
             return None
         made = made_earlier(script, gate, expr.id, needed)
-        return (made, gate) if made is not None else None
+        if made is not None:
+            return made, gate
+    made = made or _made_on_the_way(script, stmt, expr, needed)
     return (made, None) if made is not None else None
+
+
+def _made_on_the_way(
+    script: Script, stmt: ast.stmt, use: ast.Name, needed: set[str]
+) -> ast.Call | None:
+    """The factory call of another block, which alone gives the variable what is copied, and after
+    which nothing but the copy has to do with it."""
+    flow = script.analysis(Flow)
+    made = flow.definition(use)
+    target = made.node if made is not None else None
+    if made is None or made.value is None or not is_name(target, use.id):
+        return None
+    given = made.statement
+    uses = [n for n in definitions_of(script, target).uses_of(target) if n is not use]
+    if (
+        given is None
+        or given is stmt
+        or function_of(given) is not function_of(stmt)
+        or [*loops_around(given)] != [*loops_around(stmt)]
+        or use.id in source_of(stmt).rebound
+        or not flow.graph(stmt).postdominates(stmt, given)
+        or not all(_fills(script, n) for n in uses)
+        or not all(
+            flow.means_the_same(n, given)
+            for n in nodes_in(stmt, ast.Name)
+            if n.id in needed and is_read(n)
+        )
+    ):
+        return None
+    return factory(script, made.value)
 
 
 def is_bound_to(stmt: ast.stmt, value: ast.expr, name: str) -> bool:
@@ -255,6 +289,7 @@ def _fills(script: Script, use: ast.Name, within: bool = False) -> bool:
     found = script.values(stmt.value)
     there = (is_on_device(t) for t in found)
     fits = bool(found) and (all(there) or within and certainly(found, Const))
+    fits = fits or surely(isinstance(t, Tensor) and t.device != "cpu" and t.models for t in found)
     return fits and all(script.must_be(p, Const, Num, Arg) for p in cuts)
 
 
