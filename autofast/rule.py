@@ -84,12 +84,14 @@ class Gain:
         known: it follows from figures of this script; else it is what is usual, and decides
             nothing.
         measured: these figures were measured in a run of the script.
+        slower: it costs more than it saves, as casts do where the host is what a step waits for.
     """
 
     share: float
     reason: str
     known: bool = True
     measured: bool = False
+    slower: bool = False
 
     def is_below(self, least: float) -> bool:
         """Whether it is known to be less than is asked for."""

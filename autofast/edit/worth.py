@@ -59,8 +59,15 @@ def _asked(
         failed[rule.name] = rule_failed(rule, script, error)
         return finding
     finding = replace(finding, gain=gain)
-    small = gain is not None and gain.is_below(options.min_gain) and rule.name not in options.named
-    return _without_edits(finding) if small else finding
+    if gain is None or not gain.is_below(options.min_gain) or rule.name in options.named:
+        return finding
+    if gain.slower and not gain.measured:
+        return replace(finding, edits=(), refusal=f"it would be slower: {gain.reason}")
+    return _without_edits(finding)
+
+
+def _is_slower(finding: Finding) -> bool:
+    return bool(finding.refusal and finding.gain is not None and finding.gain.slower)
 
 
 def _without_edits(finding: Finding) -> Finding:
@@ -71,7 +78,7 @@ def _followed(findings: list[Finding]) -> list[Finding]:
     """What needs a fix that is not worth its lines is not worth them either."""
     while True:
         fixed = {(f.rule, f.key) for f in findings if f.edits}
-        small = {(f.rule, f.key): f.gain for f in findings if not f.worth} if findings else {}
+        small = {(f.rule, f.key): f.gain for f in findings if not f.worth or _is_slower(f)}
         missing = {need for need in small if need not in fixed}
         late = {
             n: next(need for need in f.needs if need in missing)

@@ -53,7 +53,9 @@ ALONG = Gain(0.0, "few convolutions, of sequences or patches, beside recurrent o
 CONVOLVED = "layers of cuDNN use TF32 without it, and no other products are known to count"
 LOOKS_UP = Gain(0.0, "bound by memory: it looks up rows of tables, and no layer multiplies them")
 NARROW = Gain(
-    0.0, "bound by launches and memory: the layers that multiply are narrow, or few and small"
+    0.0,
+    "bound by launches and memory: the layers that multiply are narrow, or few and small",
+    slower=True,
 )
 
 
@@ -66,7 +68,7 @@ def half(script: Script, options: Options, finding: Finding, beside: Findings) -
     if options.target != "cpu" and _has_few_channels(script):
         return SMALL
     if why := _by_launches(script, options):
-        return why
+        return replace(why, slower=True)
     gain = _of_arithmetic(script, options, beside, 0.4, machine.HALF, machine.HALF, 0.5, casts=2)
     if not gain.known and only_looks_up(script):
         return LOOKS_UP
@@ -265,7 +267,7 @@ def _of_arithmetic(
     if not step.apart:  # as the device may take longer
         step = replace(step, data=0.0)
     share = step.saved(convolutions, products, memory, casts * step.tensors)
-    return _in_all(script, share, step) or Gain(share, step.words)
+    return _in_all(script, share, step) or Gain(share, step.words, slower=casts > 0 and not share)
 
 
 def _in_all(script: Script, share: float, step: Estimate) -> Gain | None:
