@@ -870,7 +870,7 @@ def test_read_in_conditions_and_after_the_loop() -> None:
     [
         *[("", 2), ("print(meters['size'])", 1), ("print(meters[name])", 0), ("print(meters)", 0)],
         ("for key in ('n', 'm'):\n    meters[key].update(i, 1)", 2),
-        ("for key in ('n', 'size'):\n    meters[key].update(i, 1)", 1),
+        ("for key in ('n', 'size'):\n    meters[key].update(i, 1)", 2),
     ],
 )
 @pytest.mark.parametrize(

@@ -4,8 +4,12 @@ somebody asks what they came to.
 
 from __future__ import annotations
 
+import sys
+import types
+
 import pytest
 
+from autofast.read.library.steppers import TOLD
 from autofast.rule import Effect
 from tests.onerule import apply, run
 from tests.test_rule_loss_item_sync import HEAD, METER, output, refused, same, training
@@ -51,7 +55,6 @@ def test_whoever_looks_finds_what_was_counted(look: str, read: str) -> None:
     [
         ("if m.avg < 0.5:\n    break", "every step"),
         ("print(m)", "every step"),
-        ("m.update(i)", "every step"),
     ],
 )
 def test_looked_at_in_every_step(look: str, reason: str) -> None:
@@ -182,6 +185,12 @@ def test_a_tensor_that_is_changed_later_is_copied() -> None:
     same(metered(SHOWN + "print(m.avg)", step=step), "m.keep(last.detach().clone())")
 
 
+def test_numbers_that_steps_give_beside_tensors() -> None:
+    step = GIVEN + "m.update(i, 2)\n"
+    same(metered(SHOWN + "print(m.avg)", step=step), "m.keep(i, 2)", "if torch.is_tensor(val)")
+    not_kept(metered(SHOWN + "print(m.avg)", step=step.replace("i, 2", "y.sum()")))
+
+
 PROGRESS = """\
 class Progress:
     def __init__(self, *meters):
@@ -226,3 +235,213 @@ def test_shown_in_every_step_by_a_bar() -> None:
     helper = METER + "def tell(m):\n    print('loss', m.avg)\n\n"
     done = apply("loss-item-sync", metered("tell(m)", helper), effect=Effect.RECIPE)
     assert output(done.text).splitlines()[-1] == shown[-1]
+
+
+# ------------------------------------------------------------------- loggers that hold many of them
+LOGGER = """\
+from collections import defaultdict, deque
+
+class SmoothedValue(object):
+    def __init__(self, window_size=20, fmt=None):
+        if fmt is None:
+            fmt = "{median:.4f} ({global_avg:.4f})"
+        self.deque = deque(maxlen=window_size)
+        self.total = 0.0
+        self.count = 0
+        self.fmt = fmt
+
+    def update(self, value, n=1):
+        self.deque.append(value)
+        self.count += n
+        self.total += value * n
+
+    def synchronize_between_processes(self):
+        if not torch.distributed.is_initialized():
+            return
+        t = torch.tensor([self.count, self.total], dtype=torch.float64, device=device)
+        torch.distributed.all_reduce(t)
+        t = t.tolist()
+        self.count = int(t[0])
+        self.total = t[1]
+
+    @property
+    def median(self):
+        d = torch.tensor(list(self.deque))
+        return d.median().item()
+
+    @property
+    def avg(self):
+        d = torch.tensor(list(self.deque), dtype=torch.float32)
+        return d.mean().item()
+
+    @property
+    def global_avg(self):
+        return self.total / self.count
+
+    @property
+    def max(self):
+        return max(self.deque)
+
+    @property
+    def value(self):
+        return self.deque[-1]
+
+    def __str__(self):
+        return self.fmt.format(
+            median=self.median, avg=self.avg, global_avg=self.global_avg, max=self.max,
+            value=self.value,
+        )
+
+
+class MetricLogger(object):
+    def __init__(self, delimiter="  "):
+        self.meters = defaultdict(SmoothedValue)
+        self.delimiter = delimiter
+
+    def update(self, **kwargs):
+        for k, v in kwargs.items():
+            if v is None:
+                continue
+            if isinstance(v, torch.Tensor):
+                v = v.item()
+            assert isinstance(v, (float, int))
+            self.meters[k].update(v)
+
+    def __getattr__(self, attr):
+        if attr in self.meters:
+            return self.meters[attr]
+        if attr in self.__dict__:
+            return self.__dict__[attr]
+        raise AttributeError(attr)
+
+    def __str__(self):
+        return self.delimiter.join(f"{name}: {str(m)}" for name, m in self.meters.items())
+
+    def synchronize_between_processes(self):
+        for meter in self.meters.values():
+            meter.synchronize_between_processes()
+
+    def add_meter(self, name, meter):
+        self.meters[name] = meter
+
+    def log_every(self, iterable, print_freq, header=None):
+        i = 0
+        iter_time = SmoothedValue(fmt="{avg:.4f}")
+        for obj in iterable:
+            yield obj
+            iter_time.update(i)
+            if i % print_freq == 0 or i == len(iterable) - 1:
+                left = iter_time.global_avg * (len(iterable) - i)
+                print(header, i, left, str(self), iter_time)
+            i += 1
+            print(header, "total", len(iterable))
+"""
+EPOCHS = """
+for epoch in range(2):
+    logger = MetricLogger()
+    logger.add_meter("lr", SmoothedValue(window_size=1, fmt="{value:.6f}"))
+    for x, y in logger.log_every(loader, 3, f"Epoch {epoch}"):
+        x, y = x.to(device), y.to(device)
+        out = model(x)
+        loss = F.cross_entropy(out, y)
+        parts = {"ce": loss, "norm": out.norm(), "none": None}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        STEP
+        logger.update(lr=optimizer.param_groups[0]["lr"])
+    logger.synchronize_between_processes()
+    print("Averaged stats:", logger)
+    print({k: meter.global_avg for k, meter in logger.meters.items()}, logger.loss.median)
+"""
+PARTS = "logger.update(loss=loss, **parts)"
+READ = """logger.update(loss=loss.item(), size=len(x))
+        logger.meters["hits"].update((out.argmax(1) == y).float().mean().item(), n=len(x))"""
+ADDED = 'logger.log("loss", loss.item())'
+LOG = """    def log(self, name, value):
+        if torch.is_tensor(value):
+            value = value.item()
+        self.meters[name].update(value)
+
+    def add_meter("""
+
+
+def logged(step: str, logger: str = LOGGER) -> str:
+    return HEAD + logger + EPOCHS.replace("STEP", step)
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"),
+    [
+        (PARTS, "v = v.detach().clone()"),
+        (READ, "logger.update(loss=loss.detach(), size=len(x))"),
+        (READ, 'logger.meters["hits"].keep('),
+        (ADDED, 'logger.log("loss", loss.detach())'),
+        ("logger.log(value=loss.item(), name='loss')", "logger.log(value=loss.detach(), name='loss')"),
+    ],
+)  # fmt: skip
+def test_loggers_hand_tensors_on(step: str, kept: str) -> None:
+    logger = LOGGER.replace("    def add_meter(", LOG) if "log(" in step else LOGGER
+    done = same(logged(step, logger), kept, "value.item() if torch.is_tensor(value) else value")
+    assert ".keep(v" in done.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # looked at as a number before and after it is made one
+        ("            if v is None:", "            if v is None or v != v:"),
+        ("            self.meters[k].update(v)", "            self.meters[k].update(v * 1.0)"),
+        ("            self.meters[k].update(v)", "            self.meters[k].update(v)\n            v += 1"),
+        ("            assert isinstance(v, (float, int))", "            if v < -1: continue"),
+        ("        for k, v in kwargs.items():", "        last.update(kwargs)\n        for k, v in kwargs.items():"),
+        ("if i % print_freq == 0 or i == len(iterable) - 1:", "if print_freq:"),
+    ],
+)  # fmt: skip
+def test_loggers_that_look_at_numbers(old: str, new: str) -> None:
+    logger = "last = {}\n" + LOGGER.replace(old, new)
+    assert old in LOGGER
+    for step in (PARTS, READ):
+        text = logged(step, logger)
+        done = apply("loss-item-sync", text)
+        assert output(done.text) == output(text)
+        assert "logger.update(loss=loss.detach()" not in done.text
+    if "print_freq" in new:
+        refused(text, "every step")
+
+
+def test_dicts_that_make_what_is_missing() -> None:
+    front = METER + "from collections import defaultdict\n"
+    look = "print({k: m.avg for k, m in meters.items()})"
+    step = (
+        "meters['a'].update(loss.item(), len(x))\nmeters[f'b{i % 2}'].update(out.mean().item())\n"
+    )
+    text = HEAD + front + training(step + SHOWN + look, "meters = defaultdict(Meter)", look)
+    same(text, "meters['a'].keep(loss.detach(), len(x))", "m.read().avg for k, m")
+    same(text.replace("(Meter)", "(lambda: Meter())"), "meters['a'].keep(")
+
+
+TIMM = """
+from timm.utils import accuracy
+hits, fives = Meter(), Meter()
+model.eval()
+with torch.no_grad():
+    for i, (x, y) in enumerate(test_loader):
+        x, y = x.to(device), y.to(device)
+        out = model(x)
+        one, two = accuracy(out, y, topk=(1, 2))
+        hits.update(one.item(), n=x.shape[0])
+        fives.update(two.item(), n=x.shape[0])
+        if i % 3 == 0:
+            print(hits, fives)
+print(hits.avg, fives.avg)
+"""
+
+
+def test_what_a_library_measures_is_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = types.ModuleType("timm.utils")
+    exec(TOLD["timm.utils.metrics"][0], stand_in.__dict__)
+    monkeypatch.setitem(sys.modules, "timm", types.ModuleType("timm"))
+    monkeypatch.setitem(sys.modules, "timm.utils", stand_in)
+    train = training("") + TIMM
+    same(HEAD + METER + train, "hits.keep(", "fives.read().avg")

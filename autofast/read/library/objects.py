@@ -4,6 +4,8 @@ number or a text.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autofast.model.contents import dict_items
 from autofast.model.names import last_part
 from autofast.model.several import first_such
@@ -40,7 +42,7 @@ from autofast.read.library import chosen, loaded_settings, module_parts, protoco
 from autofast.read.library.containers import copied, deep_copied, dict_of
 from autofast.read.library.table import first_of, gives_for, plain
 from autofast.read.search_paths import folder
-from autofast.read.state.core import Core
+from autofast.read.state.core import Core, join
 
 NUMBERS = [
     f"builtins.{name}" for name in "id round abs isinstance hasattr input open ord hash".split()
@@ -95,7 +97,20 @@ def _text(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return NUMBER
 
 
-@gives_for("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
+@gives_for("collections.defaultdict")
+def _defaultdict(interp: Core, name: str, args: Arguments, node: Where) -> Values:
+    """What is missing is what the first argument gives."""
+    made = dict_of(interp, node, replace(args, positional=args.positional[1:]))
+    if not args.positional or args.positional[0].values == NONE:
+        return values(made)
+    missing = interp.call_values(args.positional[0].values, Arguments(node), node)
+    made.rest = join(made.rest, missing)
+    made.open = made.open or "what is missing is made"
+    interp.keep(missing, made, None)
+    return values(made)
+
+
+@gives_for("builtins.dict", "collections.OrderedDict")
 def _dict(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     return values(dict_of(interp, node, args))
 

@@ -3,7 +3,8 @@
 What such a call does is told in Python, and followed like code of the project: the backward, the
 update and what comes between them are then events like any others, and no rule has to know of
 steppers. Nothing in it can be changed (:class:`~autofast.model.source.Told`). It says what happens
-to a training, in the order in which it happens, and leaves out what only shows or saves.
+to a training, in the order in which it happens, and leaves out what only shows or saves. So are
+measures that trainings with such a library take of what a network gives.
 """
 
 from __future__ import annotations
@@ -158,9 +159,20 @@ class Engine:
         return state
 """
 
+_TIMM_METRICS = """
+def accuracy(output, target, topk=(1,)):
+    most = min(max(topk), output.size()[1])
+    _, pred = output.topk(most, 1, True, True)
+    correct = pred.t().eq(target.reshape(1, -1).expand_as(pred.t()))
+    return [
+        correct[: min(k, most)].reshape(-1).float().sum(0) * 100.0 / target.size(0) for k in topk
+    ]
+"""
+
 # The part of the library, and the places that its names are imported from.
 TOLD = {
     "timm.utils": (_TIMM, ("timm.utils", "timm.utils.cuda", "timm.utils.clip_grad")),
+    "timm.utils.metrics": (_TIMM_METRICS, ("timm.utils", "timm.utils.metrics")),
     "torchnet.engine": (_TORCHNET, ("torchnet.engine", "torchnet.engine.engine")),
     "segmentation_models_pytorch.utils.train": (_SMP, ("segmentation_models_pytorch.utils.train",)),
 }

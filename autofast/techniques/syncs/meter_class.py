@@ -29,7 +29,7 @@ from autofast.edit.edits import After, Before, Edit, Edits, plain_code
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.model.calls import is_call_of, is_method, is_name, root_of
 from autofast.model.script import Script
-from autofast.model.several import of_kind
+from autofast.model.several import of_kind, wordset
 from autofast.model.source import first_line, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFS, PAUSES, is_attribute, is_docstring, is_stored
 from autofast.model.values import Cls
@@ -42,6 +42,7 @@ ASKING = (
     *(Act.ASKED, Act.TAKEN, Act.FILLED, Act.LOOPED, Act.COMPUTED, Act.COMPARED, Act.TESTED),
     *(Act.SHOWN, Act.TARGET, Act.ADDED),
 )
+ASKS = wordset("list tuple set sorted sum max min len any all str repr")
 CUSTOM = ("__getattribute__", "__setattr__", "__slots__", "__getstate__", "__reduce__")
 
 
@@ -134,7 +135,8 @@ class MeterClass:
     def _gives_away(self, held: ast.expr) -> bool:
         match usage_of(held):
             case Usage(act=Act.GIVEN, node=ast.Call() as call):
-                return not self.script.library_functions(call)
+                known = self.script.library_functions(call) or is_call_of(call, *ASKS)
+                return not known or is_call_of(call, "iter", "reversed", "map", "filter")
             case Usage(act=Act.HELD, node=ast.Starred()):
                 return False
             case use:
@@ -189,15 +191,18 @@ def {reads}({me}):
         first = of_kind(self.cls.node.body, ast.FunctionDef)[0]
         edits: list[Edit] = [
             *imports,
-            *(After(self.update, plain_code(code.strip())) for code in (keeping, reading)),
+            *(
+                After(self.update, plain_code(code.strip()), alike=True)
+                for code in (keeping, reading)
+            ),
         ]
         comment = "tensors whose numbers are counted when they are asked for"
-        edits.append(Before(first, f"{kept} = ()  # {comment}"))
+        edits.append(Before(first, f"{kept} = ()  # {comment}", alike=True))
         for method in self.methods:
             if method.name != "__init__" and (method is self.update or self._looks(method)):
                 if method not in self._counting[1:]:
                     this = method.args.args[0].arg
-                    edits.append(Before(_begin(method), f"{this}.{reads}()"))
+                    edits.append(Before(_begin(method), f"{this}.{reads}()", alike=True))
         return edits
 
     def _spelled(self) -> Iterator[str]:

@@ -10,7 +10,7 @@ these.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +19,14 @@ from autofast.facts.copies import several_gpus
 from autofast.flow.callgraph import code_of
 from autofast.flow.importers import Importers
 from autofast.flow.usage import Act, Usage, usage_of
-from autofast.model.calls import call_of, is_call_of, is_method, is_name, variable_name
+from autofast.model.calls import (
+    arguments_of,
+    call_of,
+    is_call_of,
+    is_method,
+    is_name,
+    variable_name,
+)
 from autofast.model.contents import with_contents
 from autofast.model.names import first_part
 from autofast.model.script import Script
@@ -29,13 +36,14 @@ from autofast.model.source import (
     at,
     first_line,
     function_of,
+    parent_of,
+    source_of,
     statement_of,
     within,
 )
 from autofast.model.syntax import DEFS, has_star, is_operation, is_stored
 from autofast.model.values import (
     COLLECTIONS,
-    Cls,
     Func,
     Inst,
     Thing,
@@ -43,6 +51,7 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.kept import kept_template, without_graph
+from autofast.techniques.syncs.meter_calls import Counted, counted_numbers
 from autofast.techniques.syncs.meter_class import MeterClass
 from autofast.techniques.syncs.reads import Read, read_template
 from autofast.techniques.syncs.sinks import is_number
@@ -50,28 +59,17 @@ from autofast.techniques.syncs.step_places import StepPlaces, is_in_steps
 from autofast.techniques.syncs.steps import InFew, catching_statements, where_shown
 from autofast.techniques.syncs.store_uses import holders_of, taker
 from autofast.techniques.syncs.summable import EXACT, parts_of
-from autofast.write.spelling import has_float64
+from autofast.write.spelling import has_float64, torch_in
 
 HANDED = (
     *(Act.BOUND, Act.HELD, Act.RETURNED, Act.YIELDED, Act.CHOSEN, Act.DROPPED, Act.TARGET),
     *(Act.LOOPED, Act.TESTED),
 )
 SHOWING = wordset("print str repr format")
+TEXTS = ("__str__", "__repr__", "__format__")
 BLIND = wordset("len bool isinstance id type super hasattr zip enumerate list tuple dict iter next")
 ORDERING = wordset("sorted reversed max min any all sum")  # by keys and methods of the class
 SAVING = ("torch.save", "pickle.", "copy.", "joblib.", "dill.", "cloudpickle.", "builtins.vars")
-
-
-@dataclass(eq=False)
-class Counted:
-    """``meter.update(loss.item(), n)``: a statement whose number a meter counts."""
-
-    call: ast.Call
-    method: ast.Attribute
-    read: Read
-    value: ast.expr  # the argument
-    taken: frozenset[Thing]
-    copies: bool = False  # what is read may be a tensor or a number, of whoever calls
 
 
 @dataclass(frozen=True)
@@ -84,43 +82,20 @@ class Kept:
     why: str = ""
 
 
-def kept_in_meters(script: Script, every: list[Read]) -> Iterator[Kept]:
-    """What becomes of the numbers that steps give to objects which count them."""
+def kept_in_meters(script: Script, every: list[Read], well: Container[ast.AST]) -> Iterator[Kept]:
+    """What becomes of the numbers that steps give to objects which count them, where not all of
+    those of a class are put off ``well`` otherwise.
+    """
     by_class: dict[tuple[int, str], list[Counted]] = {}
-    for read in every:
-        for counted in _counted(script, read):
-            cls, method = _asked(counted)
-            by_class.setdefault((id(cls), method), []).append(counted)
+    for counted in counted_numbers(script, every):
+        by_class.setdefault((id(counted.cls), counted.method.attr), []).append(counted)
     for several in by_class.values():
-        reads = list({id(c.read): c.read for c in several}.values())
-        if any(is_in_steps(script, r) for r in reads):
+        reads = list({id(r): r for c in several for r in c.reads}.values())
+        if any(is_in_steps(script, r) and r.node not in well for r in reads):
             try:
                 yield Meters(script, several).kept()
             except Refusal as why:
                 yield Kept(reads, [], why=str(why))
-
-
-def _counted(script: Script, read: Read) -> Iterator[Counted]:
-    """The statement that gives a number to an object of the project, and does nothing else."""
-    statement = read.statement
-    match statement:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=of) as method) as call):
-            given = [*call.args, *(k.value for k in call.keywords)]
-            value = next((g for g in given if within(read.node, g)), None)
-            if value is not None and (taken := _takers(script, of)):
-                yield Counted(call, method, read, value, taken)
-
-
-def _takers(script: Script, of: ast.expr) -> frozenset[Thing]:
-    """The objects of one class of the project that an expression is; empty for others."""
-    found = script.values(of)
-    kinds = {id(t.cls) for t in found if isinstance(t, Inst)}
-    return found if surely(isinstance(t, Inst) for t in found) and len(kinds) == 1 else frozenset()
-
-
-def _asked(counted: Counted) -> tuple[Cls, str]:
-    """The class, and the method that is called."""
-    return next(t.cls for t in of_kind(counted.taken, Inst)), counted.method.attr
 
 
 class Meters:
@@ -128,12 +103,11 @@ class Meters:
 
     def __init__(self, script: Script, several: list[Counted]):
         self.script, self.several = script, several
-        cls, method = _asked(several[0])
-        self.cls, self.method = cls, method
-        self.meter = MeterClass(script, cls, method)
+        self.cls = several[0].cls
+        self.meter = MeterClass(script, self.cls, several[0].method.attr)
         self.objects = frozenset[Thing]().union(*(c.taken for c in several))
-        self.places = StepPlaces(script, (c.read for c in several))
-        self.rounds, self.seen = False, set[Thing]()
+        self.places = StepPlaces(script, (r for c in several for r in c.reads))
+        self.rounds, self.mixed, self.seen = False, False, set[Thing]()
 
     def kept(self) -> Kept:
         values = {self._check(counted) for counted in self.several}
@@ -145,16 +119,22 @@ class Meters:
         self.several = [c for c in self.several if c.taken & self.seen]
         if not self.several:
             raise Refusal("nothing reads what it comes to: the statement can go")
-        mixed = any(c.copies for c in self.several)
+        mixed = self.mixed or any(c.asserts is not None for c in self.several)
         edits += [e for c in self.several for e in self._edits_of(c)]
+        edits += [e for c in {id(c.read): c for c in self.several}.values() for e in self._read(c)]
         edits += self.meter.edits(read_template(hows.pop()), values.pop(), mixed)
-        return Kept([c.read for c in self.several], edits, self.rounds)
+        given = {id(r): r for c in self.several for r in c.given}.values()
+        edits += [self._given_tensor(read) for read in given]
+        reads = list({id(r): r for c in self.several for r in c.reads}.values())
+        return Kept(reads, edits, self.rounds)
 
     # ----------------------------------------------------------------- where numbers are given
     def _check(self, counted: Counted) -> str:
         """The parameter that gets the number; raises :class:`Refusal` where more would change."""
         read, call = counted.read, counted.call
-        for attempt in catching_statements(self.script, read.statement):
+        for attempt in (
+            a for r in (read, *counted.given) for a in catching_statements(self.script, r.statement)
+        ):
             raise Refusal(f"it is tried ({at(attempt)}): an error would show later")
         if read.how == "numpy" or has_star(call.args) or any(k.arg is None for k in call.keywords):
             raise Refusal("what it is given is not known")
@@ -178,7 +158,7 @@ class Meters:
     def _check_value(self, counted: Counted) -> None:
         """Whether the device can compute with the tensor what the host does with its number."""
         value, node = counted.value, counted.read.node
-        if value is node:
+        if value is node or counted.asserts is not None:
             return
         for part in parts_of(value, {node}, (*EXACT, ast.Div)):
             if part is not node and (within(node, part) or not is_number(self.script, part)):
@@ -190,14 +170,27 @@ class Meters:
         if counted.read.how != "item" or several_gpus(self.script) or not has_float64(self.script):
             raise Refusal("the device may not compute in float64")
 
+    def _given_tensor(self, read: Read) -> Edit:
+        """The edit by which a caller gives a tensor, of which a copy is kept."""
+        return Rewrite(read.node, without_graph(self.script, read.core), {"core": read.core})
+
     def _edits_of(self, counted: Counted) -> Iterator[Edit]:
-        read = counted.read
-        kept = kept_template(self.script, read.core)
-        if counted.value is not read.node:
-            kept = f"{without_graph(self.script, read.core)}.double()"
-        yield Rewrite(read.node, kept, {"core": read.core})
         keep = f"{{of}}.{self.meter.names[0]}"
         yield Rewrite(counted.method, keep, {"of": counted.method.value})
+
+    def _read(self, counted: Counted) -> Iterator[Edit]:
+        """The edits by which it is given the tensor."""
+        read = counted.read
+        kept = kept_template(self.script, read.core)
+        if counted.asserts is not None:
+            kept = "{core}.detach().clone()"
+            torch, imports = torch_in(source_of(read.node))
+            tensor = f"{torch}.is_tensor({ast.unparse(read.core)})"
+            yield from (Wrap(test, f"{tensor} or {{}}") for test in counted.asserts)
+            yield from imports
+        elif counted.value is not read.node:
+            kept = f"{without_graph(self.script, read.core)}.double()"
+        yield Rewrite(read.node, kept, {"core": read.core})
 
     # ---------------------------------------------------------------------------- who looks at them
     @cached_property
@@ -270,6 +263,8 @@ class Meters:
                 return self._seen(node, wrap, False)
             case act, _ if act in HANDED and not self._is_tested(use):
                 return []
+            case Act.OTHER, ast.Lambda():  # it gives it
+                return []
             case Act.COMPARED, ast.Compare(ops=[ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()]):
                 return []
         raise Refusal(f"what {at(node)} does with `{first_line(node)}` is not understood")
@@ -280,7 +275,10 @@ class Meters:
         return use.act is Act.LOOPED or (use.act in (Act.TESTED, Act.CHOSEN) and own)
 
     def _asks(self, node: ast.expr, asked: ast.Attribute, wrap: Edit) -> list[Edit]:
-        if (name := asked.attr) in self.meter.helpers:
+        if (name := asked.attr) == self.meter.name and self._counts_numbers(asked):
+            self.mixed = True
+            return [Rewrite(asked, f"{{of}}.{self.meter.names[0]}", {"of": node})]
+        if name in self.meter.helpers:
             return self._seen(node, wrap, True)
         members = self.cls.find(name)
         if members is None:
@@ -295,6 +293,16 @@ class Meters:
         if plain and call_of(asked) is None:
             raise Refusal(f"`{first_line(asked)}` is handed around ({at(node)})")
         return self._seen(node, wrap, False)
+
+    def _counts_numbers(self, method: ast.Attribute) -> bool:
+        """Whether a statement gives numbers to a meter in more than few steps, which are then kept
+        beside the tensors.
+        """
+        match parent_of(method), statement_of(method):
+            case ast.Call() as call, ast.Expr(value) if value is call:
+                numbers = all(is_number(self.script, a) for a in arguments_of(call))
+                return numbers and not self._is_seldom(method)
+        return False
 
     @cached_property
     def _others(self) -> set[str]:
@@ -320,11 +328,22 @@ class Meters:
             return self._seen(node, wrap, False)
         raise Refusal(f"`{first_line(call.func)}` gets it ({at(call)}), and may keep it")
 
+    def _is_seldom(self, node: ast.expr) -> bool:
+        """Whether a place is come to in few steps; what shows an object as a text, where such
+        objects are shown.
+        """
+        function = function_of(node)
+        if getattr(function, "name", "") not in TEXTS:
+            return self.places.is_seldom(node)
+        mine = {t for t in of_kind(self._around, Inst) if t.cls.node is parent_of(function)}
+        shown = [n for n in of_kind(self.script.nodes, ast.expr) if self.script.values(n) & mine]
+        return all(self.places.is_seldom(n) for n in shown if _is_shown(n))
+
     def _seen(self, node: ast.expr, wrap: Edit, must: bool) -> list[Edit]:
         """The edits of a place that looks at a meter: none but where an attribute is asked for, or
         where the place is to be shown in few steps.
         """
-        if not self.places.is_seldom(node):
+        if not self._is_seldom(node):
             raise Refusal(
                 f"`{first_line(node)}` is used in every step ({at(node)}){where_shown(self.script, node)}"
             )
@@ -340,6 +359,15 @@ class Meters:
                 raise Refusal("shows all of them", outer)
             if is_call_of(outer, *SHOWING) and not self.places.is_seldom(node):
                 raise Refusal(f"`{first_line(node)}` is used in every step ({at(node)})")
+
+
+def _is_shown(node: ast.expr) -> bool:
+    """Whether a text is made of it."""
+    match usage_of(node):
+        case Usage(act=Act.SHOWN) | Usage(act=Act.COMPUTED, node=ast.BinOp(op=ast.Mod())):
+            return True
+    outer = taker(node)
+    return outer is not None and (is_call_of(outer, *SHOWING) or is_method(outer))
 
 
 def _keeps(thing: Thing) -> bool:

@@ -132,9 +132,11 @@ def left_to_read(script: Script, every: list[Read]) -> list[Read]:
     return [r for r in every if moved_with(script, script.log.at("sync", r.node)) is None]
 
 
-def in_meters(script: Script, every: list[Read]) -> Iterator[Found]:
-    """Reads whose numbers objects of the project count, which then keep tensors."""
-    for made in kept_in_meters(script, every):
+def in_meters(script: Script, every: list[Read], well: set[ast.expr]) -> Iterator[Found]:
+    """Reads whose numbers objects of the project count, which then keep tensors; not those that
+    are all put off ``well`` otherwise.
+    """
+    for made in kept_in_meters(script, every, well):
         places: list[Said] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
         if made.why:
             used = {r.node for r in made.reads}
@@ -150,7 +152,7 @@ def in_loops_and_meters(script: Script, every: list[Read]) -> Iterator[Found]:
     """
     found = list(in_loops(script, every))
     well = {n for f, used in found for n in used if f.edits and f.asks not in REPEATING}
-    meters = list(in_meters(script, [r for r in every if r.node not in well]))
+    meters = list(in_meters(script, every, well))
     kept = {n for f, used in meters for n in used if f.edits}
     if kept:
         found = list(in_loops(script, [r for r in every if r.node not in kept]))

@@ -62,4 +62,12 @@ def is_in_steps(script: Script, read: Read, each: bool = True) -> bool:
     if read.how == "numpy" or site is None:
         return False
     inside = is_step(script, loop) or runs_in_steps(script, site, each=each)
-    return inside and (not each or is_often(script, read.node, loop))
+    return inside and (not each or _is_often_in_step(script, read.node, loop))
+
+
+def _is_often_in_step(script: Script, node: ast.AST, loop: Loop | None) -> bool:
+    """Whether a place runs in more than few steps, as do the loops of the step around it."""
+    often = is_often(script, node, loop)
+    if loop is None or is_step(script, loop) or not often:
+        return often
+    return _is_often_in_step(script, loop, loop_of(loop))

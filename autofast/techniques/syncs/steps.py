@@ -13,6 +13,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autofast.facts.loaders import loader_argument, whole_batches
+from autofast.facts.switches import batch_loops
 from autofast.facts.updates.cadence import inside_bar
 from autofast.flow.build import is_try
 from autofast.flow.callgraph import Function, code_of
@@ -69,7 +70,8 @@ def _step_loops(script: Script) -> Nodes:
                     outer = plain[:-1] if k == 0 else plain[: plain.index(frame)]
                     around.setdefault(frame.node, set()).update(f.node for f in outer)
     outside = {n for outer in around.values() for n in outer}
-    return {step.loop for step in script.steps} | (set(around) - outside)
+    batches = {loop for loop in batch_loops(script) if isinstance(loop, LOOPS)}
+    return {step.loop for step in script.steps} | (set(around) - outside) | batches
 
 
 def runs_in_steps(script: Script, occurrences: Iterable[Occurrence], each: bool = False) -> bool:
