@@ -135,8 +135,8 @@ def _given(script: Script, gate: ast.If, made: ast.Name, every: list[Read]) -> I
                 if calls.may_run_others(call) or {c.function for c in callees} != {function}:
                     continue
                 mine = calls.argument(call, callees[0], name) is read.node
-                loose = isinstance(outer, ast.keyword) and outer.arg not in _named(function)
-                if mine or (spread and loose):
+                names = {k.arg for k in call.keywords if k is outer} - _named(function)
+                if mine or (spread and names):
                     yield read
 
 
@@ -152,7 +152,7 @@ def _over_keywords(function: ast.FunctionDef | ast.AsyncFunctionDef, made: ast.N
     """``for name, value in kwargs.items():``, all that is done with ``**kwargs``."""
     spread = function.args.kwarg
     uses = mentions(function, spread.arg) if spread is not None else []
-    match [n for n in uses if isinstance(n, ast.Name)], loop_of(made):
+    match of_kind(uses, ast.Name), loop_of(made):
         case [only], ast.For(
             target=ast.Tuple(elts=[_, ast.Name(name)]),
             iter=ast.Call(func=ast.Attribute(value=over, attr="items")),
