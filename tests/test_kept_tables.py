@@ -480,3 +480,29 @@ def test_arrays_that_other_files_have() -> None:
     )
     files = {"means.py": "import numpy as np\nMEAN = np.array([0.1, 0.2, 0.3])\n"}
     assert "lru_cache" not in apply("cache-constant", text, files=files).text
+
+
+@pytest.mark.parametrize(
+    ("index", "kept"),
+    [
+        ("[2, 1, 0]", "return torch.tensor([2, 1, 0], device=device)"),
+        ("SWAP", "return torch.tensor(SWAP, device=device)"),
+        ("np.r_[1:3, 0]", "return torch.tensor(np.r_[1:3, 0], device=device)"),
+        ("list(range(2, 3)) + [0, 1]", "return torch.tensor(list(range(2, 3)) + [0, 1], dtype=torch.long, device=device)"),
+    ],
+)  # fmt: skip
+def test_an_index_that_is_written_out(index: str, kept: str) -> None:
+    code = f"out = out[:, {index}]\nout = out + out[..., {index}]\nreturn F.cross_entropy(out, y)"
+    text = "SWAP = (1, 2, 0)\n" + of_classes(code)
+    lines = fitted(text)
+    assert kept in lines and lines.count("@functools.lru_cache(maxsize=None)") == 1
+    assert "out = out + out[..., make_index(out.device)]" in " ".join(lines).replace("swap_", "")
+
+
+@pytest.mark.parametrize("index", ["[len(losses), 1]", "[True, False, True]", "PAIR, 0", "ROWS"])
+def test_an_index_that_is_no_constant(index: str) -> None:
+    code = f"more = out[:, {index}].sum()\nROWS.append(1)\nreturn F.cross_entropy(out, y) + more"
+    text = (
+        HEAD + "PAIR = True\nROWS = [0, 1]\n" + of_classes(code.replace("out[:, PAIR", "out[PAIR"))
+    )
+    assert "make_index" not in apply("cache-constant", text).text

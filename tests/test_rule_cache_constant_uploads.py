@@ -234,3 +234,48 @@ def test_an_index_is_worth_its_lines_where_batches_come_to_it() -> None:
     assert len(apply("cache-constant", text, min_gain=0.01).fixes) == 1
     once = text.replace("model(x, i), y)", "model.layer(x), y)").replace("keys =", "model(x, i)\nkeys =")
     assert not apply("cache-constant", once, min_gain=0.01).fixes
+
+
+def test_what_a_network_gives_lends_its_type() -> None:
+    body = "x = self.layer(x)\nx = x - x.new_tensor([0.5, 0.25, 0.125])"
+    lines = fitted(script("", body))
+    assert '"constant", torch.tensor([0.5, 0.25, 0.125])' in " ".join(lines)
+    assert lines[-1] == "x = x - self.constant.to(x.dtype)"
+
+
+TRAINER = """
+import numpy as np
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Trainer:
+    def __init__(self, rate):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = nn.Linear(3, 3).to(self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rate)
+        self.levels = np.linspace(0, 1, 3)
+
+    def step(self, x):
+        levels = torch.as_tensor(self.levels, dtype=torch.float32, device=self.device)
+        loss = (self.model(x.to(self.device)) * levels).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+trainer, keys, losses = Trainer(0.1), [], []
+for x in torch.randn(6, 8, 3):
+    losses.append(trainer.step(x))
+"""
+
+
+def test_other_objects_keep_what_is_told_its_device() -> None:
+    lines = fitted(TRAINER)
+    assert "self.levels, dtype=torch.float32, device=self.device" in lines
+    assert lines[-1] == "levels = self.fixed_levels"
+    moved = TRAINER.replace("for x in", "trainer.device = torch.device('cpu')\nfor x in")
+    assert not apply("cache-constant", moved).fixes

@@ -16,7 +16,7 @@ from autofast.facts.of_numbers import OfNumbers, needed, written
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import mentions
 from autofast.flow.usage import Act, usage_of
-from autofast.model.calls import call_of, has_unpacking, is_name
+from autofast.model.calls import call_of, has_unpacking, is_name, is_path
 from autofast.model.events import CallFrame, Site
 from autofast.model.names import last_part
 from autofast.model.roles import GPUS, Transfer
@@ -52,6 +52,7 @@ from autofast.techniques.transfers.device_parameters import may_be_another
 from autofast.techniques.transfers.factories import runs_often
 from autofast.techniques.transfers.made_each_step import DATA
 from autofast.techniques.transfers.told import told
+from autofast.techniques.transfers.uploads import index_code, indexed
 from autofast.write.spelling import torch_in
 
 INFERENCE = (1, 9)  # torch.inference_mode
@@ -94,7 +95,9 @@ def tables(script: Script, hot: frozenset[ast.AST], kept: Collection[ast.AST]) -
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers if _is_copy(script, t)}
     for node, transfer in copies.items():
         if runs_often(transfer.site, hot) and not within_any(node, done):
-            table = _whole(script, transfer, copies) or _part(script, transfer.node, transfer.site, names)
+            table = _whole(script, transfer, copies) or _part(
+                script, transfer.node, transfer.site, names
+            )
             if table is not None:
                 done |= {*table.made}
                 yield table
@@ -103,6 +106,12 @@ def tables(script: Script, hot: frozenset[ast.AST], kept: Collection[ast.AST]) -
             if (table := _part(script, call, site, names)) is not None:
                 done |= {*table.made}
                 yield table
+    often = {f for loop in hot for f in script.analysis(CallGraph).run_in(loop, often=True)}  # type: ignore[arg-type]
+    for subscript, part in indexed(script, often):
+        if not within_any(part, done) and (
+            (table := _index(script, subscript, part, names)) is not None
+        ):
+            yield table
 
 
 def _is_certain(site: Site) -> bool:
@@ -148,12 +157,14 @@ def _top(function: ast.FunctionDef) -> ast.stmt:
     return enclosing(function, ast.ClassDef) or function
 
 
-def _kept_by(script: Script, site: Site, function: ast.FunctionDef, sized: bool) -> list[str]:
+def _kept_by(
+    script: Script, sites: Sequence[Site], function: ast.FunctionDef, sized: bool
+) -> list[str]:
     """The decorators; where evaluations come, too, what is made under ``inference_mode`` first
     could not be saved for a backward."""
     lines = [f"@functools.lru_cache(maxsize={FEW if sized else None})"]
     evaluated = script.calls("torch.inference_mode") or any(
-        region_of(script, e).meets(site, o) for e in script.evaluations for o in site
+        region_of(script, e).meets(s, o) for e in script.evaluations for s in sites for o in s
     )
     if evaluated and not script.torch.rules_out(INFERENCE):
         torch, _ = torch_in(source_of(function))
@@ -212,16 +223,10 @@ def _part(script: Script, node: ast.Call, site: Site, names: Helpers) -> Table |
             case _:
                 body.append(f"return {said}")
     sized = any(p != "device" for p in made.inputs)
-    lines = _kept_by(script, site, function, sized)
+    lines = _kept_by(script, [site], function, sized)
     code = textwrap.indent("\n".join(body), "    ") + "\n\n\n"
     lines.append(f"def {{name}}({', '.join(made.order)}):\n{code}")
-    text = "\n".join(lines)
-    stems = (f"make_{stem}", *(f"make_{stem}_{n}" for n in range(2, 99)))
-    free = (n for n in stems if n not in source.names)
-    name = next(n for n in free if names.get((source, n), (text,))[0] == text)
-    whole_code = text.replace("{name}", name, 1)
-    helper = Before(_top(function), plain_code(whole_code))
-    _, helper = names.setdefault((source, name), (text, helper))
+    name, helper = _helper(function, stem, "\n".join(lines), names)
     call = plain_code(f"{name}({', '.join(made.inputs[p] for p in made.order)})")
     edits: list[Edit] = [helper, Import(source, "import functools")]
     if whole is not None:
@@ -229,6 +234,38 @@ def _part(script: Script, node: ast.Call, site: Site, names: Helpers) -> Table |
     else:
         edits += [Replace(statements[0], f"{said} = {call}"), *map(Remove, statements[1:])]
     return Table(node, tuple(parts), tuple(edits))
+
+
+def _helper(function: ast.FunctionDef, stem: str, text: str, names: Helpers) -> tuple[str, Before]:
+    """A function with this text above another, which those share that need the same."""
+    source = source_of(function)
+    stems = (f"make_{stem}", *(f"make_{stem}_{n}" for n in range(2, 99)))
+    free = (n for n in stems if n not in source.names)
+    name = next(n for n in free if names.get((source, n), (text,))[0] == text)
+    helper = Before(_top(function), plain_code(text.replace("{name}", name, 1)))
+    return name, names.setdefault((source, name), (text, helper))[1]
+
+
+def _index(
+    script: Script, subscript: ast.Subscript, part: ast.expr, names: Helpers
+) -> Table | None:
+    """An index that is written out goes to a function that copies it to each device once."""
+    function, tensor = function_of(part), subscript.value
+    if not isinstance(function, ast.FunctionDef) or not is_at_top(function):
+        return None
+    made = OfNumbers(script, function)
+    there = any(t.device != "cpu" for t in of_kind(script.values(tensor), Tensor))
+    if not (is_path(tensor) and script.must_be(tensor, Tensor) and there):
+        return None
+    if not made.is_given(part) or made.inputs or made.bound:
+        return None
+    lines = _kept_by(script, script.log.within(function), function, False)
+    code = index_code(script, part, made.text(part))
+    lines.append(f"def {{name}}(device):\n    return {code}\n\n\n")
+    name, helper = _helper(function, "index", "\n".join(lines), names)
+    call = plain_code(f"{name}({ast.unparse(tensor)}.device)")
+    edits = helper, Import(source_of(part), "import functools"), Rewrite(part, call)
+    return Table(part, (part,), edits)
 
 
 def _others(some: Sequence[ast.stmt], without: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -327,7 +364,7 @@ def _whole(script: Script, transfer: Transfer, copies: ByNode[Transfer]) -> Tabl
     if not inside:
         params.append("device")
     lines = ["@staticmethod"] * method
-    lines += _kept_by(script, transfer.site, function, bool(params and params != ["device"]))
+    lines += _kept_by(script, [transfer.site], function, bool(params and params != ["device"]))
     returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
     lines.append(f"def {function.name}({', '.join(params)}){returns}:")
     body = made.text(function, function.body[0]) + ("" if inside else ".to(device)")

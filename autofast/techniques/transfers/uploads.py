@@ -4,14 +4,14 @@ an array or a list, ``x.new_tensor(array)``, ``torch.tensor(numbers, device=x.de
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Edits, plain_code
 from autofast.facts.arrays import array_of
 from autofast.facts.whole_numbers import LONG, NUMBERS, goes_back, numbers_of
 from autofast.flow.program import Flow
-from autofast.model.calls import is_path, keyword_of
+from autofast.model.calls import is_path, items_of, keyword_of
 from autofast.model.contents import with_contents
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
@@ -60,7 +60,9 @@ class Once:
 
 def uploads(script: Script, hot: frozenset[ast.AST], often: dict[ast.AST, None]) -> Iterator[Once]:
     """One for each place in a method of a module."""
-    yield from _indexed(script, {*often, *hot})
+    for subscript, part in indexed(script, {*often, *hot}):
+        if _is_method_of_module(script, part) and is_there(script, subscript.value):
+            yield _tensor_of(script, part, part, "index")
     for site in script.methods("new_tensor"):
         if runs_often(site, hot) and (made := _beside(script, site.node)) is not None:
             yield made
@@ -79,19 +81,28 @@ def _is_method_of_module(script: Script, node: ast.AST) -> bool:
 
 
 # ----------------------------------------------------------------------------------------- an index
-def _indexed(script: Script, often: set[ast.AST]) -> Iterator[Once]:
+def indexed(script: Script, often: Collection[ast.AST]) -> Iterator[tuple[ast.Subscript, ast.expr]]:
+    """Each index by numbers of the host in functions that run ``often``, and what it is a part
+    of."""
     for subscript in script.each(ast.Subscript):
-        if function_of(subscript) not in often or not _is_method_of_module(script, subscript):
-            continue
-        match subscript.slice:
-            case ast.Tuple(elts=parts):
-                inside = True
-            case single:
-                parts, inside = [single], False
-        for part in parts:
-            kind = _index(script, part, inside)
-            if kind and is_there(script, subscript.value):
-                yield _tensor_of(script, part, part, "index")
+        if function_of(subscript) in often:
+            inside = isinstance(subscript.slice, ast.Tuple)
+            for part in items_of(subscript.slice):
+                if _index(script, part, inside):
+                    yield subscript, part
+
+
+def _tells_type(script: Script, data: ast.expr) -> bool:
+    """Whether a tensor of it certainly has integers of 64 bits, without being told."""
+    whole = numbers_of(script, data) == LONG
+    return whole and (_is_array(script, data) or _is_filled(script, data))
+
+
+def index_code(script: Script, data: ast.expr, code: str) -> str:
+    """What makes a tensor on the device of an index, whose code that is."""
+    torch, _ = torch_in(source_of(data))
+    told = "" if _tells_type(script, data) else f"dtype={torch}.long, "
+    return f"{torch}.tensor({code}, {told}device=device)"
 
 
 def _tensor_of(
@@ -105,9 +116,8 @@ def _tensor_of(
     """``torch.tensor(data)``, kept under a name that ends with ``end``; with the dtype of ``like``
     in the place."""
     torch, imports = torch_in(source_of(node))
-    array = _is_array(script, data)
-    sure = numbers_of(script, data) == LONG and (array or _is_filled(script, data))
-    told = f", dtype={torch}.{dtype}" if dtype and not (sure and dtype == "long") else ""
+    sure = dtype == "long" and _tells_type(script, data)
+    told = f", dtype={torch}.{dtype}" if dtype and not sure else ""
     stem = last_part(ast.unparse(data)).lower() if isinstance(data, VARIABLES) else ""
     alone = end if end == "index" else "constant"
     stem = f"{stem}_{end}" if stem and end not in stem else stem or alone
@@ -182,9 +192,10 @@ def _beside(script: Script, call: ast.AST) -> Once | None:
         ):
             if numbers_of(script, data) == LONG:
                 return _tensor_of(script, call, data, "tensor", like=like)
-            if _has_floats(script, data) and _is_float(script, like):
+            if _has_floats(script, data) and _is_single(script, like):
                 dtype = "float32" if _is_array(script, data) else ""
-                return _tensor_of(script, call, data, "tensor", dtype)
+                sure = surely(t.dtype == FLOAT and not t.models for t in _tensors(script, like))
+                return _tensor_of(script, call, data, "tensor", dtype, None if sure else like)
     return None
 
 
@@ -192,8 +203,10 @@ def _told(script: Script, call: ast.Call) -> Once | None:
     """``torch.tensor(numbers, device=x.device)``"""
     data, dtype = call.args[0], keyword_of(call, "dtype")
     device = keyword_of(call, "device")
-    if not _is_method_of_module(script, call) or goes_back(script, data):
+    if goes_back(script, data):
         return None
+    if not _is_method_of_module(script, call):
+        return Once(call, call, True)
     if is_attribute(device, "device") and script.may_be(device.value, Tensor):
         if not is_there(script, device.value):
             return None
@@ -225,5 +238,14 @@ def has_only_numbers(found: Values) -> bool:
     return sequences and bool(flat) and all(is_numeric(n) for n in flat)
 
 
-def _is_float(script: Script, like: ast.expr) -> bool:
-    return surely(isinstance(t, Tensor) and t.dtype == FLOAT for t in script.values(like))
+def _is_single(script: Script, like: ast.expr) -> bool:
+    """Whether a tensor has no more than 32 bits for each float: of its own, or as a network gives
+    it."""
+    return surely(
+        isinstance(t, Tensor) and (t.dtype == FLOAT or (t.dtype == "?" and bool(t.models)))
+        for t in script.values(like)
+    )
+
+
+def _tensors(script: Script, expr: ast.expr) -> list[Tensor]:
+    return of_kind(script.values(expr), Tensor)
