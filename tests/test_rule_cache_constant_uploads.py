@@ -139,7 +139,7 @@ x = (x - mean) / scale + x.new_tensor([0.5, 0.25, 0.125])
     assert buffer("fixed_mean", "torch.tensor(self.mean)") in lines
     assert "\"constant\", torch.tensor([0.5, 0.25, 0.125])" in text
     assert "torch.tensor(self.scale, dtype=torch.float32)" in text
-    assert lines[-1] == "x = (x - mean) / scale + self.constant"
+    assert lines[-1] == "x = (x - mean) / scale + self.constant.to(x.dtype)"
 
 
 @pytest.mark.parametrize(

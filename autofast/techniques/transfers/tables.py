@@ -152,6 +152,12 @@ def _has_work(script: Script, tree: ast.AST) -> bool:
     )
 
 
+def _function(node: ast.AST) -> ast.FunctionDef | None:
+    """The function that a place stands in, which stands in no other."""
+    function = function_of(node)
+    return function if isinstance(function, ast.FunctionDef) and is_at_top(function) else None
+
+
 def _top(function: ast.FunctionDef) -> ast.stmt:
     """The function, or the class whose method it is."""
     return enclosing(function, ast.ClassDef) or function
@@ -175,8 +181,8 @@ def _kept_by(
 # --------------------------------------------------------------------------- a part of a function
 def _part(script: Script, node: ast.Call, site: Site, names: Helpers) -> Table | None:
     """Statements of one block go to a function of their own, and what they make is read only."""
-    stmt, function = statement_of(node), function_of(node)
-    if not isinstance(function, ast.FunctionDef) or not is_at_top(function):
+    stmt, function = statement_of(node), _function(node)
+    if function is None:
         return None
     made, block = OfNumbers(script, function), block_of(stmt)
     before = needed(made, block[: block.index(stmt)], node)
@@ -250,8 +256,8 @@ def _index(
     script: Script, subscript: ast.Subscript, part: ast.expr, names: Helpers
 ) -> Table | None:
     """An index that is written out goes to a function that copies it to each device once."""
-    function, tensor = function_of(part), subscript.value
-    if not isinstance(function, ast.FunctionDef) or not is_at_top(function):
+    function, tensor = _function(part), subscript.value
+    if function is None:
         return None
     made = OfNumbers(script, function)
     there = any(t.device != "cpu" for t in of_kind(script.values(tensor), Tensor))

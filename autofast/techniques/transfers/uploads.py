@@ -86,9 +86,8 @@ def indexed(script: Script, often: Collection[ast.AST]) -> Iterator[tuple[ast.Su
     of."""
     for subscript in script.each(ast.Subscript):
         if function_of(subscript) in often:
-            inside = isinstance(subscript.slice, ast.Tuple)
             for part in items_of(subscript.slice):
-                if _index(script, part, inside):
+                if _index(script, part, part is not subscript.slice):
                     yield subscript, part
 
 
@@ -194,8 +193,7 @@ def _beside(script: Script, call: ast.AST) -> Once | None:
                 return _tensor_of(script, call, data, "tensor", like=like)
             if _has_floats(script, data) and _is_single(script, like):
                 dtype = "float32" if _is_array(script, data) else ""
-                sure = surely(t.dtype == FLOAT and not t.models for t in _tensors(script, like))
-                return _tensor_of(script, call, data, "tensor", dtype, None if sure else like)
+                return _tensor_of(script, call, data, "tensor", dtype, like)
     return None
 
 
@@ -245,7 +243,3 @@ def _is_single(script: Script, like: ast.expr) -> bool:
         isinstance(t, Tensor) and (t.dtype == FLOAT or (t.dtype == "?" and bool(t.models)))
         for t in script.values(like)
     )
-
-
-def _tensors(script: Script, expr: ast.expr) -> list[Tensor]:
-    return of_kind(script.values(expr), Tensor)
