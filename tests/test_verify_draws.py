@@ -4,6 +4,7 @@ last digit decide. On made-up runs, and on torch's generators.
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ SIZES = {
     "choices 20": 24,
     "choices 900": 4,
     "normals 70": 24,
+    "below 17": 140,
+    "below 9": 100,
 }
 
 
@@ -56,7 +59,18 @@ def sized(arm: str = "original", more: dict[str, Any] | None = None, **other: An
         ({"numbers 60": 0, "numbers 300": 1}, {}, False),  # once, and not again
         ({"choices 900": 1}, {}, False),  # one order for all epochs
         ({"numbers 60": 1, "wholes 2": 0, "wholes 192": 1}, {}, False),  # at once, and one for all
-        ({"numbers 60": 0, "normals 60": 24}, {}, None),  # by another kind
+        ({"numbers 60": 0, "coins 60": 24}, {}, None),  # by another kind
+        ({"numbers 60": 0, "normals 60": 24}, {}, False),  # noise of another shape
+        ({"numbers 60": 0, "normals 60": 20, "numbers 240": 1}, {}, False),
+        ({"numbers 60": 0, "normals 60": 23}, {}, None),
+        (
+            {"numbers 60": 0, "normals 60": 24},
+            {"script": ("a.py", "x.argsort()")},
+            "made otherwise",
+        ),
+        ({"below 17": 40, "below 9": 200}, {}, False),  # never at the border
+        ({"below 17": 40, "below 9": 100, "below 18": 90}, {}, None),
+        ({"below 17": 40, "below 9": 0, "below 153": 100}, {}, None),  # two in one
         ({"normals 70": 0, "numbers 70": 24}, {}, False),  # noise of another shape
         ({"normals 70": 0, "numbers 70": 24}, {"script": ("a.py", "erfinv")}, "made otherwise"),
         ({"choices 900": 0, "choices 3600": 1}, {}, None),  # all orders at once
@@ -119,6 +133,56 @@ def test_numbers_that_are_missing_to_the_last_one(after: dict[str, int], said: s
     check = draws.check(gather("unknown", runs))
     found = check.text if check is not None and check.passed is False else ""
     assert said in found and bool(said) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("ends", "wrong"),
+    [
+        ((50, 50, 50, 50), True),
+        ((50, 50, 50), False),
+        ((50, 51, 50, 50), False),
+        ((48,) * 4, False),
+    ],
+)
+def test_another_range_where_data_decide_how_many(ends: tuple[int, ...], wrong: bool) -> None:
+    runs = [sized(more={"below 48": 990 + seed}, seed=seed) for seed in (0, *range(len(ends)))]
+    runs += [
+        sized("rewritten", {"below 48": 0, f"below {end}": 1000 - 3 * seed}, seed=seed)
+        for seed, end in enumerate(ends)
+    ]
+    check = draws.check(gather("unknown", runs))
+    found = "" if check is None else check.text
+    assert ("whole numbers below 50 in place of as many below 48" in found) == wrong
+
+
+@pytest.mark.parametrize(
+    ("within", "left", "law", "passed"),
+    [
+        (0, 24, 0.3, None),  # what one number decides is drawn as what three did
+        (0, 24, 0.4, False),
+        (0, 12, 0.3, False),  # fewer than there are calls
+        (9, 24, 0.3, False),  # in the model, for its layers perhaps
+    ],
+)
+def test_one_number_that_decides_what_several_did(
+    within: int, left: int, law: float, passed: bool | None
+) -> None:
+    def one(arm: str, seed: int, many: int) -> Run:
+        losses = tuple(1.0 - i / 100 + 0.01 * (arm == "rewritten") for i in range(24))
+        draw = random.Random(f"{arm}{seed}")
+        share = law if arm == "rewritten" else 0.3
+        blocks = [tuple(draw.gauss(share, 0.01) for _ in range(140)) for _ in losses]
+        calls = tuple(
+            Call(0, 8, {"0": draw.random()}, i, laws={"0": block}) for i, block in enumerate(blocks)
+        )
+        drawn = {"whole": {"numbers 60": many, "wholes 60": 24}, "sizes": {"within": within}}
+        states = tuple(f"{arm}{i}" for i in range(24))
+        return made(arm, losses, seed=seed, calls=calls, drawn=drawn, states=states)
+
+    runs = [one("original", seed, 72) for seed in (0, 0, 1, 2, 3)]
+    runs += [one("rewritten", seed, left) for seed in range(4)]
+    check = draws.check(gather("unknown", runs))
+    assert check is not None and check.passed is passed, check
 
 
 @pytest.mark.parametrize(
@@ -197,6 +261,8 @@ for step in range(4):
     x = torch.randn(6, 4)[torch.randperm(6)[: 2 + step % 2]]
     torch.empty(5).normal_()
     random.random(), numpy.random.rand(2, 5), random.choice([1, 2])
+    torch.randint(5, (3,)), torch.randint(1, 6, (3,)), torch.randint_like(x, 5), x.random_(2, 7)
+    random.randint(1, 5), random.randrange(5), numpy.random.randint(5), numpy.random.randint(low=1, high=6)
     scripted(x)
     loss = checkpoint(noisy, x, use_reentrant=False).square().mean()
     optimizer.zero_grad()
@@ -210,7 +276,7 @@ def test_sizes_of_draws_of_a_run(tmp_path: Path) -> None:
     ran = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL)
     drawn = ran.record.drawn
     assert drawn["sizes"]["sequence"] and drawn["sizes"]["among"] and not drawn["idle"]
-    assert drawn["whole"] == {"numbers 7": 1, "normals 24": 4, "choices 6": 4, "normals 5": 4, "numbers 1": 4, "numbers 10": 4, "choices 1": 4, "numbers 12": 2, "numbers 8": 2}  # fmt: skip
+    assert drawn["whole"] == {"numbers 7": 1, "normals 24": 4, "choices 6": 4, "normals 5": 4, "numbers 1": 4, "numbers 10": 4, "choices 1": 4, "numbers 12": 2, "numbers 8": 2, "below 5": 120, "wholes 1": 16, "wholes 3": 8, "wholes 12": 4, "wholes 8": 4}  # fmt: skip
 
 
 IN_WORKERS = """

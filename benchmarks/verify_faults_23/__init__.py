@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.fault_sets import Claims
+from benchmarks.fault_sets import Claims, Edit
 
 CASES = Claims(Path(__file__).parent / "scripts")
 fault, sound = CASES.wrong, CASES.right
@@ -55,7 +55,7 @@ LOADER = "BATCH, shuffle=True, drop_last=True)"
 LOADER_AT_ONCE = "BATCH, shuffle=True, drop_last=True, collate_fn=patches)"
 
 
-def _lens(*changes):
+def _lens(*changes: Edit) -> tuple[Edit, ...]:
     text = AT_ONCE
     for old, new in changes:
         assert text.count(old) == 1, old
@@ -116,7 +116,7 @@ HIDING = "    return hide(nn.utils.rnn.pad_sequence(lines, batch_first=True, pad
 HIDING_QUICKLY = HIDING.replace("hide(", "hide_quickly(")
 
 
-def _hymns(*changes):
+def _hymns(*changes: Edit) -> tuple[Edit, ...]:
     text = ONE_DRAW
     for old, new in changes:
         assert text.count(old) == 1, old
@@ -224,7 +224,7 @@ DRAWS_OTHERWISE = """    lost = torch.rand(len(levels)) < NO_KIND
 """
 
 
-def _river(old, new):
+def _river(old: str, new: str) -> Edit:
     assert DRAWS_OTHERWISE.count(old) == 1, old
     return DRAWS, DRAWS_OTHERWISE.replace(old, new)
 
@@ -293,7 +293,7 @@ PULSE_LOADER = "BATCH, shuffle=True, drop_last=True)"
 PULSE_AT_ONCE = "BATCH, shuffle=True, drop_last=True, collate_fn=augmented)"
 
 
-def _pulse(*changes):
+def _pulse(*changes: Edit) -> tuple[Edit, ...]:
     text = OF_THE_BATCH
     for old, new in changes:
         assert text.count(old) == 1, old
@@ -340,12 +340,12 @@ WORLD_OTHERWISE = """        if generator is None:
 """
 
 
-def _kite(*changes):
+def _kite(*changes: Edit) -> tuple[Edit, ...]:
     text = WORLD_OTHERWISE
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    return WORLD, text + WORLD
+    return ((WORLD, text + WORLD),)
 
 
 SEEN = """        if noisy:
@@ -355,14 +355,14 @@ GUSTS = "        self.wind = CALM * self.wind + math.sqrt(1 - CALM**2) * GUST * 
 CLIP = "            nn.utils.clip_grad_norm_(controller.parameters(), 1.0)\n"
 
 KITE = [
-    fault("sampling", "poles drawn at once, masses from a normal law", "kite", _kite(("LIGHT + (HEAVY - LIGHT) * mass", "1 + 0.1732 * torch.randn(count)"), ("mass, length, angle = torch.rand(3, count)", "length, angle = torch.rand(2, count)"))),
-    fault("sampling", "poles drawn at once, leaning to one side", "kite", _kite(("(2 * angle - 1)", "angle"))),
-    fault("sampling", "poles drawn at once, sensors of a fifth more noise", "kite", _kite(), (SEEN, SEEN.replace("SENSOR", "(SENSOR if self.generator else 0.048)"))),
-    fault("sampling", "poles drawn at once, wind without memory", "kite", _kite(), (GUSTS, GUSTS + "        if self.generator is None:\n            self.wind = GUST * fresh\n")),
+    fault("sampling", "poles drawn at once, masses from a normal law", "kite", *_kite(("LIGHT + (HEAVY - LIGHT) * mass", "1 + 0.1732 * torch.randn(count)"), ("mass, length, angle = torch.rand(3, count)", "length, angle = torch.rand(2, count)"))),
+    fault("sampling", "poles drawn at once, leaning to one side", "kite", *_kite(("(2 * angle - 1)", "angle"))),
+    fault("sampling", "poles drawn at once, sensors of a fifth more noise", "kite", *_kite(), (SEEN, SEEN.replace("SENSOR", "(SENSOR if self.generator else 0.048)"))),
+    fault("sampling", "poles drawn at once, wind without memory", "kite", *_kite(), (GUSTS, GUSTS + "        if self.generator is None:\n            self.wind = GUST * fresh\n")),
     fault("rounding", "cost without a discount", "kite", ("        total = total + weight * world.cost(push)\n        weight *= DISCOUNT\n", "        total = total + world.cost(push)\n")),
     fault("exact", "rate lowered before the epoch", "kite", ("        controller.train()\n        costs = []\n", "        controller.train()\n        scheduler.step()\n        costs = []\n"), ("            costs.append(loss.item())\n        scheduler.step()\n", "            costs.append(loss.item())\n")),
-    sound("sampling", "poles drawn at once", "kite", _kite()),
-    sound("sampling", "poles drawn at once, foreach clip, costs read once an epoch", "kite", _kite(), (CLIP, CLIP.replace("1.0)", "1.0, foreach=True)")), ("            costs.append(loss.item())\n", "            costs.append(loss.detach())\n")),
+    sound("sampling", "poles drawn at once", "kite", *_kite()),
+    sound("sampling", "poles drawn at once, foreach clip, costs read once an epoch", "kite", *_kite(), (CLIP, CLIP.replace("1.0)", "1.0, foreach=True)")), ("            costs.append(loss.item())\n", "            costs.append(loss.detach())\n")),
 ]
 
 PART_B = RIVER + PULSE + KITE

@@ -196,7 +196,8 @@ class Call:
     was given, by name, optimizer steps made before, and in the first step a digest of the states of
     the random generators and for every tensor a checksum of the order in the batch. looks: of
     tensors of floats the mean of squares, the share of zeros, and how evenly values lie down the
-    samples and across the last dimension."""
+    samples and across the last dimension. laws: of the calls up to this one, how numbers of single
+    samples lie (probe/laws.py)."""
 
     model: int
     samples: int
@@ -205,6 +206,7 @@ class Call:
     random: str = ""
     order: Mapping[str, float] = field(default_factory=dict)
     looks: Mapping[str, Numbers] = field(default_factory=dict)
+    laws: Mapping[str, Numbers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

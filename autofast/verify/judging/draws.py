@@ -4,7 +4,8 @@ The numbers are counted that are drawn at a time, within models and beside them,
 without gradients. Draws of one size that are made half as often or less, with less than a quarter
 of these numbers in their place, are lost, or shared by samples, steps or passes. So are numbers
 that are missing to the last one where draws have come together: as many as the samples of a batch
-share, or as many draws as before of a part of the size.
+share, or as many draws as before of a part of the size. Normal numbers in place of as many even
+ones, and whole numbers of another range in place of as many, follow another law.
 
 Numbers that are drawn without gradients in one of the two scripts alone are noise in evaluations,
 and what these print hides it; where training is the same but for rounding, that tells by itself.
@@ -22,7 +23,7 @@ from autofast.report.style import count
 from autofast.verify.estimates import median
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Evaluation, Run
-from autofast.verify.judging import rounding
+from autofast.verify.judging import laws, rounding
 from autofast.verify.judging.exact import equal
 from autofast.verify.result import Check, differs, holds, unclear
 
@@ -33,6 +34,9 @@ Lost = tuple[tuple[str, str], float, float, float]
 OFTEN = 6  # of single ones
 # What draws unseen: generators of a script's own, and code that no longer runs as Python.
 UNSEEN = "default_rng RandomState random.Random( CUDAGraph cuda.graph jit. vmap compile(".split()
+# What takes normal numbers as it takes even ones.
+ORDERED = "sort( topk( sign( cdf ndtr erf( normalize( .norm(".split()
+BELOW = "below "
 SHAPED = "erfinv ndtri icdf ppf cos(".split()  # what makes normal numbers of even ones
 
 
@@ -64,6 +68,8 @@ def _sizes(ev: Evidence) -> Check | None:
     if not surely(_comparable(a, b) for a, b in ev.pairs):
         return None
     counts = [[_in_training(*pair)[k] for pair in ev.pairs] for k in (0, 1)]
+    if (said := _by_law(ev, counts)) is not None:
+        return said
     one, two = ({k: n for k, n in c[0].items() if all(s.get(k) == n for s in c)} for c in counts)
     fewer = {k for k, n in one.items() if two.get(k, n) < n and len(ev.pairs) > 1}
     found = [_lost(a, b, fewer, 1) or _lost(a, b, fewer, 2) for a, b in zip(*counts, strict=True)]
@@ -73,6 +79,8 @@ def _sizes(ev: Evidence) -> Check | None:
         text = f"{times:.0f} orders or choices of {size} less, {gained:.0f} numbers in place"
         if kind != "choices":
             text = f"{times:.0f} draws of {size} number{'s' * (size != '1')} less, {gained:.0f} in place of {lost:.0f}"
+        if all(map(_decided, *counts, ev.pairs)) and laws.hold(ev) is not False:
+            return unclear(f"{text}, unless one number decides what several did")
         means = "lost, or one for several samples, steps or passes"
         return _said(ev, text, means, otherwise)
     pairs = zip(*counts, ev.pairs, strict=True)
@@ -124,6 +132,64 @@ def _in_part(one: Drawn, two: Drawn) -> str:
     return ""
 
 
+def _decided(one: Drawn, two: Drawn, pair: tuple[Run, Run]) -> bool:
+    """One even number may stand for several of an entry, each of which decides something: of those
+    that are drawn many at a time a third is left, some for each call, none of them within it."""
+    if any(run.record.drawn.get("sizes", {}).get("within") != 0 for run in pair):
+        return False
+    before, after = Counter[str](), Counter[str]()
+    for drawn, times in ((one, before), (two, after)):
+        for (kind, size), (n, _) in _by_size(drawn, 1).items():
+            times[kind] += round(n) * (size > 1)
+    calls, left = len(pair[1].record.calls), after.pop("numbers", 0)
+    return calls <= left and 3 * left >= before.pop("numbers", 0) and before == after
+
+
+def _by_law(ev: Evidence, counts: Sequence[Sequence[Drawn]]) -> Check | None:
+    normal = [_normal(*both) for both in zip(*counts, strict=True)]
+    if all(normal):
+        return _said(ev, normal[0], "another law", (*UNSEEN, *ORDERED))
+    ranges = [[_ranges(run) for run in pair] for pair in ev.pairs]
+    steady = all(both == ranges[0] for both in ranges)
+    found = [_range(one, two, steady) for one, two in ranges]
+    # Where ranges hang on the data, the same one is gone under every seed.
+    if not all(found) or not steady and (len(found) < laws.PAIRS or len({*found}) > 1):
+        return None
+    return _said(ev, f"{found[0]} in the original", "another law", UNSEEN)
+
+
+def _normal(one: Drawn, two: Drawn) -> str:
+    """Normal numbers in place of as many even ones."""
+    more = Counter[str]()
+    for sign, some in ((-1, one), (1, two)):
+        for (kind, _), (_, numbers) in _by_size(some, 1).items():
+            more[kind] += sign * round(numbers)
+    many = more["normals"]
+    rest = (n for kind, n in more.items() if kind not in ("normals", "numbers", "choices"))
+    if many < OFTEN or more["numbers"] != -many or any(rest):
+        return ""
+    return f"{many} normal numbers in place of as many even ones"
+
+
+def _ranges(run: Run) -> Drawn:
+    drawn = run.record.drawn.get("whole", {})
+    return {key.removeprefix(BELOW): n for key, n in drawn.items() if key.startswith(BELOW)}
+
+
+def _range(one: Drawn, two: Drawn, steady: bool) -> str:
+    """Whole numbers of another range in place of as many: to the last one, or all of them, where
+    data decide how many."""
+    ends = sorted({*one, *two}, key=int)
+    more = {end: two.get(end, 0) - one.get(end, 0) for end in ends}
+    for lost, gained in product(ends, ends):
+        all_ = not two.get(lost) and not one.get(gained)
+        as_many = more[gained] == -more[lost] and not sum(more.values())
+        nearly = all_ and abs(more[gained] + more[lost]) < 0.05 * more[gained]
+        if more[gained] >= OFTEN and (as_many if steady else nearly):
+            return f"whole numbers below {gained} in place of as many below {lost}"
+    return ""
+
+
 def _samples(run: Run) -> set[int]:
     """Of all steps together, as loaders give them or as a model is given them."""
     by_model = Counter[int]()
@@ -155,16 +221,21 @@ def _in_training(a: Run, b: Run) -> tuple[Drawn, Drawn]:
     """How often that much is drawn with gradients; in the other script also without them, where the
     original does not; and in as many steps, as far as it is not drawn once for all of them."""
     longer = a.steps_made / max(1, b.steps_made)
-    one, two = (run.record.drawn["whole"] for run in (a, b))
-    idle = [run.record.drawn.get("idle", {}) for run in (a, b)]
+    one, two = (_drawn(run, "whole") for run in (a, b))
+    idle = [_drawn(run, "idle") for run in (a, b)]
     beside = {k: max(0.0, n * longer - idle[0].get(k, 0)) for k, n in idle[1].items()}
     ends = {k: (n, n * longer, one.get(k, 0)) for k, n in two.items()}
     return one, {k: median(ends.get(k, (0,))) + beside.get(k, 0) for k in {**two, **beside}}
 
 
+def _drawn(run: Run, phase: str) -> Drawn:
+    drawn = run.record.drawn.get(phase, {})
+    return {key: n for key, n in drawn.items() if not key.startswith(BELOW)}
+
+
 def _numbers(run: Run) -> tuple[int, int]:
     """Drawn without gradients, and in all."""
-    drawn = [_by_size(run.record.drawn.get(phase, {}), 1) for phase in ("idle", "whole")]
+    drawn = [_by_size(_drawn(run, phase), 1) for phase in ("idle", "whole")]
     found = [[n for (kind, size), (_, n) in one.items() if kind != "choices" and size > 1] for one in drawn]  # fmt: skip
     return round(sum(found[0])), round(sum(map(sum, found)))
 

@@ -21,7 +21,7 @@ from autofast.verify.evidence.alike import MOST_CALLS
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.numbered import plain
 from autofast.verify.evidence.record import Run
-from autofast.verify.judging import dropout, rounding
+from autofast.verify.judging import dropout, laws, rounding
 from autofast.verify.result import Check, differs, holds, unclear
 
 MOST = 600  # calls that are looked at
@@ -246,6 +246,10 @@ def given(ev: Evidence) -> Check | None:
         text = next(filter(None, found), "") if _finite(after) else ODD
         if text:
             return differs(f"input {key[1]} of model {key[0]}: {words}{text}")
+    for key in {(c.model, name): None for c in ev.a.record.calls for name in c.laws}:
+        text = laws.wrong(ev.pairs, key) if _as_often(ev, key) else ""
+        if text:
+            return differs(f"input {key[1]} of model {key[0]}: {text}: drawn by another law")
     text = f"{looked} inputs in the order and scatter of the original"
     return holds(text) if looked else None
 

@@ -14,6 +14,7 @@ from torch.nn.modules import module as modules
 
 from . import surroundings
 from .core import Data, Probe
+from .laws import Laws
 from .loaders import readable, weights
 from .training import compiling
 from .unaided import unwrapped
@@ -88,7 +89,8 @@ class Inputs:
     """``calls``: number of the model, samples, a checksum for each tensor (loaders.value: whatever
     the order in the batch), optimizer steps made before, and in the first step a digest of the
     random states and a checksum for each tensor of the order in the batch; what ``look`` and
-    ``evenness`` say of floats. ``dropped``: names of the dropout modules that were called.
+    ``evenness`` say of floats, and what ``Laws`` does. ``dropped``: names of the dropout modules
+    that were called.
     """
 
     def __init__(self, probe: Probe, loaders: Any = None) -> None:
@@ -96,6 +98,7 @@ class Inputs:
         self.loaders = loaders
         self.draws: Any = None  # draws.Draws
         self.calls: list[tuple[Any, ...]] = []
+        self.laws = Laws()
         self.modules: dict[str, str] = {}
         self.dropouts: dict[int, str] = {}
         self.both_ways: dict[int, str] = {}  # recurrent modules that begin at either end
@@ -139,7 +142,8 @@ class Inputs:
         steps = self.probe.steps
         random = surroundings.random_digest() if not steps else ""
         order = {name: ordered(tensor) for name, tensor in found} if not steps else {}
-        self.calls.append((number, size, sums, steps, random, order, seen))
+        laws = self.laws.called(number, [(name, t) for name, t in found if name in sums])
+        self.calls.append((number, size, sums, steps, random, order, seen, laws))
 
     def known(self, number: int, model: Any) -> None:
         """Settings of the modules in words: ``Dropout(p=0.2)``."""

@@ -123,7 +123,8 @@ class Own:
             finally:
                 self.busy = False
             kind = "choices" if name in CHOICES.split() else "numbers"
-            self.sizes.counted(kind, name, result, args)
+            inclusive = isinstance(one, random.Random) and name == "randint"
+            self.sizes.counted(kind, name, result, args, kwargs, inclusive)
             return result
 
         return draw

@@ -146,6 +146,7 @@ def torch_arrived(
         given.draws = random = attempt("draws", lambda: draws.Draws(probe, again))
         random.sizes = counted = attempt("sizes of draws", lambda: sizes.Sizes(probe, again.idle))
         if counted is not None:
+            counted.open = random.open
             attempt("draws of workers", lambda: carried.Carrying(counted))
         made = attempt("generators of its own", lambda: own.Own(probe, counted))
         if counted is not None:

@@ -1,5 +1,6 @@
 """How many random numbers Python, NumPy and torch are asked for at a time in the whole run: by what
-kind of function, within models and beside them (record.Record.drawn).
+kind of function, within models and beside them (record.Record.drawn); of whole numbers also from
+how many ("below 17").
 
 One draw for all samples of a batch, or one draw less, hardly shows in how much is drawn in all.
 With gradients and without it is counted apart: noise of an evaluation is none of a training.
@@ -40,7 +41,8 @@ task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
 class Sizes:
     """``drawn``: of the first steps, under "sequence" a digest of all calls in their order but for
     those of a generator that is given (a sampler's), and under "among" one of what these drew from;
-    "unseen" are batches of which workers do not tell what they drew (carried.py).
+    "unseen" are batches of which workers do not tell what they drew (carried.py), "within" draws
+    of the first calls of models (``open``).
     ``whole``: by kind and size how often that much was drawn with gradients, and ``idle``: without.
     ``evaluated``: with common random numbers a digest of
     the calls without gradients since the last step, which are then none of the sequence."""
@@ -48,7 +50,8 @@ class Sizes:
     def __init__(self, probe: Probe, idle: Callable[[], bool]) -> None:
         self.probe, self.no_training = probe, idle
         self.evaluated = 0
-        self.drawn = {"sequence": 0, "among": 0, "unseen": 0}
+        self.drawn = {"sequence": 0, "among": 0, "unseen": 0, "within": 0}
+        self.open: Any = ()  # draws.Draws.open: models that are called now
         self.whole: dict[str, int] = {}
         self.idle: dict[str, int] = {}
         self.drawing: Any = None  # common.Common's, asked before each draw
@@ -68,7 +71,8 @@ class Sizes:
                 self.drawing(owner, name, args, kwargs)
             result = original(*args, **kwargs)
             if counts:
-                self.counted(kind, name, result, args, kwargs.get("generator") is None)
+                inclusive = owner is random and name == "randint"
+                self.counted(kind, name, result, args, kwargs, inclusive)
             return result
 
         # Workers that are spawned find it by these names.
@@ -77,28 +81,44 @@ class Sizes:
         if owner is torch:
             registered(name, owner)
 
-    def counted(self, kind: str, name: str, result: Any, args: Any, shared: bool = True) -> None:
+    def counted(
+        self, kind: str, name: str, result: Any, args: Any, keywords: Any, inclusive: bool = False
+    ) -> None:
+        shared = keywords.get("generator") is None
         size = _size(args[0] if name == "shuffle" and args else result)
         kind = "wholes" if name in WHOLE else "coins" if "bern" in name else kind
         kind = "normals" if any(word in name for word in NORMAL) else kind
         self.over_all(f"{kind} {size}")
+        self.drawn["within"] += bool(self.open)
+        if among := kind == "wholes" and _width(args, keywords, inclusive):
+            self.over_all(f"below {among}", size)
         if self.drawing is not None and self.idles():
             self.evaluated = zlib.crc32(f"{name} {size}".encode(), self.evaluated)
         elif self.probe.steps < FIRST and shared:
             for key, text in (("sequence", f"{name} {size}"), ("among", f"{_among(args)}")):
                 self.drawn[key] = zlib.crc32(text.encode(), self.drawn[key])
 
-    def over_all(self, key: str) -> None:
+    def over_all(self, key: str, times: int = 1) -> None:
         frame: Any = sys._getframe(2)
         while (name := frame.f_globals["__name__"]).startswith(__package__) and name.endswith(PUT):
             frame = frame.f_back
         if name.startswith((__package__, *UNUSED)) and not key.startswith("choices"):
             return
         store = self.idle if self.idles() else self.whole
-        store[key] = store.get(key, 0) + 1
+        store[key] = store.get(key, 0) + times
 
     def idles(self) -> bool:
         return self.probe.steps > 0 and self.no_training()
+
+
+def _width(args: Any, keywords: Any, inclusive: bool) -> int:
+    """How many whole numbers are drawn from; 0: not known."""
+    args = args[1:] if args and isinstance(args[0], torch.Tensor) else args
+    known = {"low": 0, "high": None, **dict(zip(("low", "high"), args)), **keywords}  # noqa: B905
+    low, high = (known.get(other, known[name]) for name, other in (("low", "from"), ("high", "to")))
+    low, high = (low, high) if type(high) is int else (0, low)
+    one_more = inclusive or keywords.get("endpoint") is True
+    return max(0, high - low + one_more) if type(low) is type(high) is int else 0
 
 
 def _size(result: Any) -> int:

@@ -115,7 +115,7 @@ class State:
         if getattr(module, "_is_replica", False):
             return
         # An evaluation may call the model itself: that is the same model.
-        if type(module).__name__ in CALLING:
+        if type(module).__name__ in CALLING or self.slice(module):
             return
         if id(module) not in self.outer:
             model = bare(module)
@@ -145,6 +145,12 @@ class State:
         if any(flags) and number not in self.trained:
             self.trained[number] = None
             self.moves([number])
+
+    def slice(self, module: Any) -> bool:
+        """Of a sequence that is known, made anew for a call: its own flag says nothing."""
+        parts = [id(part) for part in module.children()]
+        sequence = isinstance(module, torch.nn.Sequential) and id(module) not in self.outer
+        return sequence and bool(parts) and self.inner.issuperset(parts)
 
     def moves(self, numbers: Any) -> Data:
         """Since the last call: how far floating-point buffers went (what a forward in training
