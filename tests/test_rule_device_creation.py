@@ -1592,3 +1592,25 @@ def test_what_other_blocks_do_with_it(code: str, old: str, new: str) -> None:
     assert old in code
     found = apply("device-creation", branches(code.replace(old, new, 1)))
     assert not any("device=" in line for line in found.lines)
+
+
+def test_constants_in_a_static_method_without_arguments() -> None:
+    """It has no object whose constructor could make them."""
+    before = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+
+    @staticmethod
+    def weight():
+        return torch.tensor([1.0, 2.0, 3.0, 4.0]).to(device)
+
+    def forward(self, x):
+        return self.a(x) * self.weight()
+
+
+net = Model().to(device)
+"""
+    found = made("z = net(x)", before)
+    assert "internal error" not in found.refusals + found.advice

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from autofast.edit.plan import Plan
+from autofast.model.source import source_of
 from autofast.rule import Effect
 from tests.fixture import ALL, Fixture
 from tests.harness import STANDINS
@@ -725,9 +726,13 @@ parser = transformers.HfArgumentParser(Arguments)
 """
 
 
+HF_ARGUMENTS = (
+    'args = TrainingArguments(output_dir="out", optim="adamw_torch", num_train_epochs=2)\n'
+)
+
+
 def parsed(*pairs: tuple[str, str]) -> Applied:
-    made = 'args = TrainingArguments(output_dir="out", optim="adamw_torch", num_train_epochs=2)\n'
-    return apply(RULE, changed(HF, (made, DATACLASS), *pairs))
+    return apply(RULE, changed(HF, (HF_ARGUMENTS, DATACLASS), *pairs))
 
 
 def test_fields_of_the_projects_own_arguments() -> None:
@@ -746,6 +751,18 @@ def test_fields_of_the_projects_own_arguments() -> None:
         if "tf32" in line
     ]
     assert "bf16" not in parsed(("    width: int", "    fp16: bool = True\n    width: int")).advice
+
+
+def test_a_file_that_imports_the_script_is_no_part_of_it() -> None:
+    """It is looked at where a module has no training of its own; a Trainer is one."""
+    other = DATACLASS.replace("Arguments(", "Others(").replace("(Arguments)", "(Others)")
+    done = apply(
+        RULE,
+        changed(HF, (HF_ARGUMENTS, DATACLASS)),
+        files={"lora.py": f"from train import x\n{other}"},
+    )
+    places = {source_of(f.node).path.name for f in done.findings}
+    assert done.fixes and places == {"train.py"} and done.texts.keys() == {"train.py"}
 
 
 def test_only_the_command_line() -> None:

@@ -254,7 +254,7 @@ def train_step(x, y):
 net = nn.Sequential(nn.Linear(4, width), nn.Linear(width, width), nn.Linear(width, 1)).to(device)
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
 x, y = torch.randn(32, 4).to(device), torch.randn(32, 1).to(device)
-for i in range(20):
+for i in range(20_000):
     train_step(x, y)
 scale = torch.ones(1, requires_grad=True)
 (3 * scale.to(device)).backward()
@@ -680,7 +680,9 @@ def test_a_second_read_of_the_same_is_left_unless_work_is_started_in_between() -
 def test_a_read_right_behind_a_function_that_waits_at_its_end(code: str, worth: bool) -> None:
     """The host waits there for all that the device has to do."""
     text = ROWS.replace("total += loss.item()", "print(epoch, loss.item())")
-    text = text.replace("loss = nn.functional.mse_loss(model(x), y)", "loss = measured(model(x), y)")
+    text = text.replace(
+        "loss = nn.functional.mse_loss(model(x), y)", "loss = measured(model(x), y)"
+    )
     text = text.replace("        loss.back", "        total += loss.item()\n        loss.back")
     show = "def show(loss):\n    print(loss)\n    return loss\n\n\n"
     measured = "def measured(out, y, more=len(DataLoader.__name__) > 99):\n"
@@ -688,7 +690,6 @@ def test_a_read_right_behind_a_function_that_waits_at_its_end(code: str, worth: 
     first = text.index("for epoch in")
     done = apply("loss-item-sync", text[:first] + show + measured + text[first:], min_gain=0.01)
     assert bool(done.fixes) is worth, done.text
-
 
 
 def test_what_stays_of_a_read_that_is_shared_keeps_the_others() -> None:
@@ -1202,3 +1203,43 @@ with torch.no_grad():
 def test_a_script_that_only_evaluates_has_no_step_to_compare_with() -> None:
     done = apply("device-creation", EVALUATED, min_gain=0.01)
     assert "rot = torch.zeros((angle.shape[0], 2, 2), device=angle.device)" in done.text
+
+
+ALL_AT_ONCE = """
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+X, y = torch.randn(3000, 2).to(device), torch.randint(0, 3, (3000,)).to(device)
+model = nn.Sequential(nn.Linear(2, 100), nn.ReLU(), nn.Linear(100, 3))
+model.to(device)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+for t in range(STEPS):
+    loss = nn.functional.cross_entropy(model(GIVEN), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "given", "worth"),
+    [
+        ("1000", "X", False),  # all data at once: a tenth of a second of the whole training
+        ("1_000_000", "X", True),
+        ("1000", "X[t % 8 :]", True),  # which may stand in for batches
+        ("1000", "torch.randn(3000, 2, device=device)", True),
+    ],
+)
+def test_few_steps_with_all_data_at_once(
+    tmp_path: Path, steps: str, given: str, worth: bool
+) -> None:
+    text = ALL_AT_ONCE.replace("STEPS", steps).replace("GIVEN", given)
+    assert ("fused-optimizer" in rewritten(tmp_path, text).plan.applied) is worth
+
+
+def test_a_training_on_the_cpu_has_no_cores_for_workers(tmp_path: Path) -> None:
+    text = ROWS.replace("data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))", FILES)
+    assert "num-workers" in rewritten(tmp_path, text).plan.applied
+    moved = text.replace('"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"')
+    assert moved != text and "num-workers" not in rewritten(tmp_path, moved).plan.applied

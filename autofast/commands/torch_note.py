@@ -53,5 +53,7 @@ def _left_out(because: Newest, count: int, needed: tuple[int, int]) -> str:
         what = "1 fix needs a newer torch and was"
     else:
         what = f"{count} fixes need a newer torch and were"
-    hint = f"; with a newer one give --torch {shown(needed)}" * because.is_said
+    hint = f"; with a newer one give --torch {shown(needed)}" * (
+        because.is_said and needed > because.limit.newest
+    )
     return f"{because.words}: {what} left out{hint}"

@@ -296,9 +296,12 @@ class OfObject(OfNumbers):
         self.init = init
 
     def _is_key(self, expr: ast.AST) -> bool:
-        this = self.function.args.args[0].arg
+        given = self.function.args.args  # none, of a static method
         return (
-            is_attribute(expr) and is_name(expr.value, this) and self.known.is_kept(expr, self.init)
+            bool(given)
+            and is_attribute(expr)
+            and is_name(expr.value, given[0].arg)
+            and self.known.is_kept(expr, self.init)
         )
 
     def _gets(self, expr: ast.expr) -> bool:

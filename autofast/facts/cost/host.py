@@ -33,8 +33,11 @@ def kept_on_host(script: Script) -> str:
     """``script.analysis(kept_on_host)``: the place that leaves what is trained on the CPU while
     options have their defaults; empty where none certainly does.
     """
-    moves = [s for s in script.log.of("move_model") if any(map(_leaves, s))]
+    every = script.log.of("move_model")
+    moves = [s for s in every if any(map(_leaves, s))]
     moved = [t.site for t in script.transfers if t.kinds == {"cuda"}]
+    if every and not (moves or moved or script.frameworks):
+        return at(every[0])  # `torch.device("cpu")`
     if script.frameworks:
         old = script.frameworks.keys() == {"lightning"} and _is_lightning_1(script)
         moves = script.calls(TRAINER, FROM_ARGUMENTS) if old else []

@@ -116,6 +116,8 @@ KEYWORD = 0.006
 
 # Seconds of a whole training that a flag has to save to be worth a line.
 NOTICED = 5.0
+# Seconds of a step that is taken for long, where it is not known how long it is.
+LONG_STEP = 0.2
 
 # What inference_mode saves of a pass under no_grad, counted in the time of the host: nothing in
 # convolutions, 5 % in small dense layers, 16 % in the many views of a transformer (torch 2.13, a

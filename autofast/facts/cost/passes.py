@@ -31,7 +31,9 @@ NOT_RUN = "what it runs is not followed"
 GIVES = ("torch.", "numpy.random.")  # functions whose results are followed
 RGB = 3  # channels of images of which no more is known
 LENGTH = 64  # of a text or another sequence, as is usual
-LENGTHS = re.compile(r"(?:max_?)?(?:seq(?:uence)?_?|context_?|src_?|text_?)?len(?:gth)?|block_size|bptt|context_(?:size|window)")
+LENGTHS = re.compile(
+    r"(?:max_?)?(?:seq(?:uence)?_?|context_?|src_?|text_?)?len(?:gth)?|block_size|bptt|context_(?:size|window)"
+)
 USUAL = (64, 128, 256, 512)  # sides of images
 LARGEST = 512  # side of images that a network is tried with
 # By one of several networks, of which one is chosen, and how often a step makes it.
@@ -242,7 +244,13 @@ class Passes:
 
     def _known_side(self) -> int | None:
         """The side of the images of the loaders that the step is given."""
-        things = {t for several, _ in self.passes for o in several for x in of_kind(o.data.get("inputs", ()), Tensor) for t in x.batch}
+        things = {
+            t
+            for several, _ in self.passes
+            for o in several
+            for x in of_kind(o.data.get("inputs", ()), Tensor)
+            for t in x.batch
+        }
         found = [x for x in self.script.loaders if not things.isdisjoint(x.things)]
         shape = one({item_shape(self.script, d) for x in found for d in x.datasets})
         return shape.dims[0] if shape is not None and shape.dims else None

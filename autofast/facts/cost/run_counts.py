@@ -16,7 +16,8 @@ from autofast.facts.loaders import lightning_passes
 from autofast.facts.switches import batch_hooks
 from autofast.flow.frequency import is_first_time, is_rare
 from autofast.flow.loops import ends_in_first_turn
-from autofast.model.calls import names_in
+from autofast.flow.program import definitions_at
+from autofast.model.calls import arguments_of, names_in
 from autofast.model.contents import elements, with_contents
 from autofast.model.events import (
     BranchFrame,
@@ -32,7 +33,7 @@ from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, of_kind, surely
-from autofast.model.source import Nodes, nodes_in, parent_of, statement_of, walk
+from autofast.model.source import Nodes, nodes_in, parent_of, statement_of, walk, within
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, STATE_DICT, Ext, Seq, Tensor, Thing, Values
 
@@ -101,20 +102,33 @@ class Often:
         return sum(known) if known else None
 
     def _turns_of(self, step: Step) -> int | None:
-        """How often the script comes to a step, by all loops around it. Only of batches of loaders:
-        tensors that a loop takes by numbers may stand in for data.
+        """How often the script comes to a step, by all loops around it. Only of batches of loaders,
+        and of all data at once: tensors that a loop takes by numbers may stand in for data.
         """
         total = 1
         for loop in {n: n for n in (*(f.node for f in loops(step.stack)), step.loop)}.values():
             over = [x for x in self.script.loaders if any(u.node is loop for u in x.uses)]
             found = [batch_count(self.script, x) for x in over]
-            if loop is not step.loop:
+            if loop is not step.loop or self._takes_all(step):
                 found = found or [range_turns(self.script, loop)]
             known = all_known(found)
             if not known:
                 return None
             total *= max(known)
         return total
+
+    def _takes_all(self, step: Step) -> bool:
+        """Whether each turn is given the same: tensors of variables that are bound above."""
+        given = [
+            a for f in step.forwards if isinstance(f.node, ast.Call) for a in arguments_of(f.node)
+        ]
+        if not surely(isinstance(a, ast.Name) for a in given):
+            return False
+        return not any(
+            within(d.node, step.loop)
+            for a in of_kind(given, ast.Name)
+            for d in definitions_at(self.script, a)
+        )
 
     def batch_bytes(self, node: ast.AST) -> int | None:
         """What is copied to the device of a batch of the loader at ``node``, or of those moved
@@ -264,7 +278,11 @@ class Often:
     def _ways_into(self, node: ast.AST) -> list[Stack]:
         """The ways to the calls at a place where nothing else happens."""
         calls = {n for n in walk(node) if isinstance(n, ast.Call)}
-        cut = [(s, next((i for i, f in enumerate(s) if f.node in calls), None)) for s in self.script.stacks if calls]
+        cut = [
+            (s, next((i for i, f in enumerate(s) if f.node in calls), None))
+            for s in self.script.stacks
+            if calls
+        ]
         ways = [s[:i] for s, i in cut if i is not None]
         return [*{way_of(s): s for s in ways}.values()]
 

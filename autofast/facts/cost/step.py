@@ -338,8 +338,7 @@ def _passes(step: Step) -> Iterator[tuple[Site, Occurrence]]:
             turns = tuple(f.turn for f in loops(here) if f.unrolled)
             key = id(site), id(occurrence.this), turns
             rare = any(
-                isinstance(f, BranchFrame) and is_rare(f) and f.way not in updated
-                for f in here
+                isinstance(f, BranchFrame) and is_rare(f) and f.way not in updated for f in here
             )
             if occurrence.this is not None and key not in seen and not rare:
                 seen.add(key)

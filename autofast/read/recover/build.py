@@ -34,7 +34,7 @@ from autofast.model.values import (
 )
 from autofast.read.interpreter.interpreter import Again, Interpreter, TooDeep
 from autofast.read.library import determinism
-from autofast.read.library.frameworks import run_hooks
+from autofast.read.library.frameworks import KINDS, name_of, run_hooks
 from autofast.read.project import Project
 from autofast.read.recover.evaluations import find_evaluations
 from autofast.read.recover.loaders import build_loaders, is_guarded
@@ -127,7 +127,7 @@ def _nested_too_deeply(sources: Iterable[Source]) -> tuple[Source | None, int, B
 
 def _read(interp: Interpreter, project: Project, source: Source) -> Script:
     interp.run_module(source, True)
-    if not interp.log.of(".backward"):
+    if not interp.log.of(".backward") and not any(name_of(t) in KINDS for t in interp.made):
         for path in project.importers(source):
             project.neighbours.add(path.resolve())
             try:

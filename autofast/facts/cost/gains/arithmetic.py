@@ -263,6 +263,9 @@ def _of_arithmetic(
     if step.waits:
         return Gain(0.0, step.words)
     if step.why:
+        updates = script.analysis(Cost).updates
+        if updates is not None and updates * machine.LONG_STEP * usual < machine.NOTICED:
+            return Gain(0.0, f"a training of {updates:,} steps")
         return Gain(usual, f"usual where arithmetic takes the time; here {step.why}", known=False)
     if not step.apart:  # as the device may take longer
         step = replace(step, data=0.0)

@@ -303,7 +303,7 @@ remembered = usual(0.05, "computed again each time")  # of items that come out t
 ONCE = Gain(0.0, "items are remembered: from the second epoch on nothing is left to make")
 
 
-@of_default
+@of_device  # a CPU that trains has no cores to spare
 def fetching(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of workers: nothing where a batch is a slice of what lies in memory, which one process cuts
     as fast as it can be handed on.

@@ -63,4 +63,3 @@ class Backbone:
         if made is None and head is not None:
             return self.features
         return made if isinstance(made, int) else 1000
-

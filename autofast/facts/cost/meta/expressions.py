@@ -106,7 +106,10 @@ class Expressions:
                 return self._dict(keys, values, frame)
             case ast.Subscript(value=owner, slice=key):
                 return self._item(self.value(owner, frame), key, frame)
-            case ast.ListComp(elt=elt, generators=heads) | ast.GeneratorExp(elt=elt, generators=heads):
+            case (
+                ast.ListComp(elt=elt, generators=heads)
+                | ast.GeneratorExp(elt=elt, generators=heads)
+            ):
                 found: list[Any] = []
                 whole = self._comprehend(heads, frame, lambda f: found.append(self.value(elt, f)))
                 return found if whole else UNKNOWN
@@ -314,7 +317,10 @@ class Expressions:
         if isinstance(held, Meta):
             return self._part(held, key, frame)
         if isinstance(key, ast.Slice):
-            bounds = [None if e is None else self.value(e, frame) for e in (key.lower, key.upper, key.step)]
+            bounds = [
+                None if e is None else self.value(e, frame)
+                for e in (key.lower, key.upper, key.step)
+            ]
             if any(b is UNKNOWN for b in bounds):
                 return UNKNOWN
             place: Any = slice(*bounds)
@@ -361,7 +367,9 @@ class Expressions:
         return x.like(*found, *dims[n:])
 
     def _sliced(self, size: int, key: ast.Slice, frame: Frame) -> int:
-        bounds = [None if e is None else self.value(e, frame) for e in (key.lower, key.upper, key.step)]
+        bounds = [
+            None if e is None else self.value(e, frame) for e in (key.lower, key.upper, key.step)
+        ]
         if not all(b is None or type(b) is int for b in bounds):
             return size
         return len(range(size)[slice(*bounds)])
@@ -374,7 +382,9 @@ class Expressions:
             if isinstance(op, ast.MatMult):
                 return functions.operate(self.ledger, "matmul", [left, right], {})
             self.ledger.launch()
-            return Meta(broadcast(tensors), all(t.whole for t in tensors) and not isinstance(op, ast.Div))
+            return Meta(
+                broadcast(tensors), all(t.whole for t in tensors) and not isinstance(op, ast.Div)
+            )
         if left is UNKNOWN or right is UNKNOWN or too_large(op, left, right):
             return UNKNOWN
         return native(self.ledger, SIGNS.get(type(op)), [left, right], {})

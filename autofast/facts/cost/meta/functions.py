@@ -34,7 +34,9 @@ FREE = wordset("""
 """)
 CASTS = wordset("long int bool byte short")  # to whole numbers
 PAIRS = wordset("max min median mode")  # give values and places along a dimension
-MAKE = wordset("zeros ones empty rand randn full randint eye new_zeros new_ones new_empty new_full new normal")
+MAKE = wordset(
+    "zeros ones empty rand randn full randint eye new_zeros new_ones new_empty new_full new normal"
+)
 LOSSES = wordset("cross_entropy binary_cross_entropy binary_cross_entropy_with_logits kl_div")
 DEEPEST = 16  # lists in each other that a tensor is made of
 
@@ -98,7 +100,9 @@ def _made(call: Call) -> Any:
             return first if isinstance(first, Meta) else UNKNOWN
         return Meta(tuple(of)) if are_whole(of) else UNKNOWN
     call.ledger.launch(1, 0)
-    cut = Call(call.ledger, name, call.args[: skip + 1] if "full" in name else call.args, call.named)
+    cut = Call(
+        call.ledger, name, call.args[: skip + 1] if "full" in name else call.args, call.named
+    )
     try:
         return Meta(tuple(cut.sizes(skip)))
     except Unsized:

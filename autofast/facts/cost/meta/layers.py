@@ -69,21 +69,33 @@ def make(kind: str, ledger: Ledger, args: list[Any], named: dict[str, Any], node
         _weights(layer, (made, taken), (made,) if bias else None)
         layer.attrs.update(in_features=taken, out_features=made)
     elif kind == "Bilinear":
-        a, b, made = call.whole(0, "in1_features"), call.whole(1, "in2_features"), call.whole(2, "out_features")
+        a, b, made = (
+            call.whole(0, "in1_features"),
+            call.whole(1, "in2_features"),
+            call.whole(2, "out_features"),
+        )
         _weights(layer, (made, a, b), (made,))
     elif kind in ("Embedding", "EmbeddingBag"):
         rows, width = call.guessed(0, "num_embeddings", WORDS), call.whole(1, "embedding_dim")
         _weights(layer, (rows, width), None)
         layer.attrs.update(num_embeddings=rows, embedding_dim=width)
     elif NORMS.fullmatch(kind) or kind == "GroupNorm":
-        features = call.whole(kind == "GroupNorm", "num_channels" if kind == "GroupNorm" else "num_features")
+        features = call.whole(
+            kind == "GroupNorm", "num_channels" if kind == "GroupNorm" else "num_features"
+        )
         affine = call.get(3, "affine", not kind.startswith("Instance")) is not False
         if affine:
             _weights(layer, (features,), (features,))
         layer.attrs["num_features"] = features
     elif kind in ("LayerNorm", "RMSNorm"):
         shape = call.get(0, "normalized_shape")
-        dims = (shape,) if isinstance(shape, int) else tuple(shape) if isinstance(shape, (tuple, list)) else ()
+        dims = (
+            (shape,)
+            if isinstance(shape, int)
+            else tuple(shape)
+            if isinstance(shape, (tuple, list))
+            else ()
+        )
         _weights(layer, dims, dims if kind == "LayerNorm" else None)
     elif kind in GATES or kind.removesuffix("Cell") in GATES:
         _make_recurrent(layer)
@@ -166,7 +178,9 @@ def run(layer: Layer, ledger: Ledger, args: list[Any], named: dict[str, Any]) ->
     if kind.removesuffix("Cell") in GATES:
         return _cell(layer, ledger, x)
     if kind == "MultiheadAttention":
-        keys, values = (args[1], args[2]) if len(args) > 2 else (named.get("key", x), named.get("value", x))
+        keys, values = (
+            (args[1], args[2]) if len(args) > 2 else (named.get("key", x), named.get("value", x))
+        )
         return attend(layer, ledger, x, keys, values), UNKNOWN
     if kind in TRANSFORMER:
         return _transformer(layer, ledger, args, named)
@@ -200,7 +214,9 @@ def _plain(layer: Layer, ledger: Ledger, x: Meta, named: dict[str, Any]) -> Any:
         first, last = layer.get(0, "start_dim", 1), layer.get(1, "end_dim", -1)
         return operate(ledger, "flatten", [x, first, last], {})
     if kind == "Unflatten":
-        return operate(ledger, "unflatten", [x, layer.get(0, "dim"), layer.get(1, "unflattened_size")], {})
+        return operate(
+            ledger, "unflatten", [x, layer.get(0, "dim"), layer.get(1, "unflattened_size")], {}
+        )
     if kind.startswith("Upsampl"):
         given = [layer.get(0, "size"), layer.get(1, "scale_factor")]
         return operate(ledger, "interpolate", [x, *given], {})
@@ -283,7 +299,10 @@ def _encoder_layer(layer: Layer) -> None:
 
 
 def _encoder(layer: Layer) -> None:
-    inner, many = layer.get(0, "encoder_layer", layer.get(0, "decoder_layer")), layer.get(1, "num_layers")
+    inner, many = (
+        layer.get(0, "encoder_layer", layer.get(0, "decoder_layer")),
+        layer.get(1, "num_layers"),
+    )
     if not isinstance(inner, Layer) or type(many) is not int or many > MOST_LAYERS:
         raise Unsized("how many layers it has is not known")
     layer.attrs.update(layer=inner, many=many)
@@ -337,4 +356,3 @@ def _block(layer: Layer, ledger: Ledger, value: Any, memory: Any) -> Meta:
     inner = dense(ledger, x, layer.attrs["embed_dim"], layer.attrs["inner"])
     ledger.launch(8, 10)
     return dense(ledger, inner, layer.attrs["inner"], layer.attrs["embed_dim"])
-

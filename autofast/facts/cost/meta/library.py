@@ -33,11 +33,17 @@ NUMPY = {"prod": math.prod, "sqrt": math.sqrt, "log": math.log, "log2": math.log
 QUIET = wordset("torch.no_grad torch.inference_mode")
 NO_GRADIENT = Library("no_grad")
 # Methods of a module that give it back, that say nothing here, and that list what it has.
-ITSELF = wordset("to cuda cpu float half double bfloat16 train eval requires_grad_ type share_memory apply xpu")
+ITSELF = wordset(
+    "to cuda cpu float half double bfloat16 train eval requires_grad_ type share_memory apply xpu"
+)
 SILENT = wordset("register_forward_hook register_forward_pre_hook register_full_backward_hook zero_grad load_state_dict "
                  "register_backward_hook init_weights reset_parameters _init_weights post_init save_hyperparameters")  # fmt: skip
-LISTS = wordset("parameters named_parameters modules named_modules buffers named_buffers state_dict")
-PASSES = re.compile(r"torch\.(?:nn\.utils\.(?:parametrizations\.)?(?:weight|spectral)_norm|compile|jit\.script|jit\.trace)$")
+LISTS = wordset(
+    "parameters named_parameters modules named_modules buffers named_buffers state_dict"
+)
+PASSES = re.compile(
+    r"torch\.(?:nn\.utils\.(?:parametrizations\.)?(?:weight|spectral)_norm|compile|jit\.script|jit\.trace)$"
+)
 
 
 # ------------------------------------------------------------------------------------------- layers
@@ -66,7 +72,13 @@ def container(kind: str, args: list[Any], named: dict[str, Any], node: object = 
     else:
         if kind != "Sequential" and given is UNKNOWN:
             raise Unsized("its layers are not known")
-        parts = list(args) if kind == "Sequential" else list(given) if isinstance(given, (list, tuple)) else parts_of(given) or []
+        parts = (
+            list(args)
+            if kind == "Sequential"
+            else list(given)
+            if isinstance(given, (list, tuple))
+            else parts_of(given) or []
+        )
         names = [str(n) for n in range(len(parts))]
     few(len(parts))
     layer.attrs.update(parts=parts, names=names)
@@ -128,9 +140,7 @@ def is_module_method(name: str) -> bool:
     return name in ITSELF | SILENT | LISTS or name in MODULE
 
 
-def module_method(
-    ev: Runs, this: Any, name: str, args: list[Any], named: dict[str, Any]
-) -> Any:
+def module_method(ev: Runs, this: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
     """A method that modules of torch have."""
     if name in ITSELF:
         return this
@@ -417,7 +427,9 @@ def _over(ev: Runs, name: str, args: list[Any]) -> Any:
     if name == "reversed":
         return items[::-1]
     if name == "set":
-        return list(dict.fromkeys(items)) if all(isinstance(i, (str, int)) for i in items) else UNKNOWN
+        return (
+            list(dict.fromkeys(items)) if all(isinstance(i, (str, int)) for i in items) else UNKNOWN
+        )
     return native(ev.ledger, getattr(builtins, name), [items], {})
 
 

@@ -86,7 +86,9 @@ class Networks:
             return self.made(told[0])
         if not told or not all_of(told, Const, Setting, Arg):
             return UNKNOWN
-        told = of_kind(told, Setting) or told  # what a file says, in the place of what the code does
+        told = (
+            of_kind(told, Setting) or told
+        )  # what a file says, in the place of what the code does
         found = [x for t in told if (x := self.made(t)) is not None]  # which is set later
         if found and are_whole(found):
             return max(found)
@@ -263,8 +265,11 @@ class Networks:
     def _chosen(self, thing: Ext) -> Any:
         """The name by which ``models.__dict__[args.arch](...)`` chooses a network."""
         match thing.node:
-            case ast.Call(func=ast.Subscript(slice=key)) | ast.Call(
-                func=ast.Call(args=[_, key])  # getattr(models, args.arch)
+            case (
+                ast.Call(func=ast.Subscript(slice=key))
+                | ast.Call(
+                    func=ast.Call(args=[_, key])  # getattr(models, args.arch)
+                )
             ):
                 return self.concrete(self.script.values(key))
         return UNKNOWN
