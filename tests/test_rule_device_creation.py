@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from autofast.facts.of_numbers import OfObject
+from autofast.read import read_script
 from autofast.rule import Effect
 from tests.onerule import Applied, apply, run
 
@@ -1594,23 +1597,10 @@ def test_what_other_blocks_do_with_it(code: str, old: str, new: str) -> None:
     assert not any("device=" in line for line in found.lines)
 
 
-def test_constants_in_a_static_method_without_arguments() -> None:
-    """It has no object whose constructor could make them."""
-    before = """
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a = nn.Linear(4, 4)
-
-    @staticmethod
-    def weight():
-        return torch.tensor([1.0, 2.0, 3.0, 4.0]).to(device)
-
-    def forward(self, x):
-        return self.a(x) * self.weight()
-
-
-net = Model().to(device)
-"""
-    found = made("z = net(x)", before)
-    assert "internal error" not in found.refusals + found.advice
+def test_a_static_method_without_arguments_has_no_object(tmp_path: Path) -> None:
+    text = "class Model:\n    @staticmethod\n    def weight():\n        return scale.value\n"
+    (tmp_path / "train.py").write_text(text)
+    script = read_script(tmp_path / "train.py", tmp_path)
+    (method,) = script.each(ast.FunctionDef)
+    (value,) = (n for n in script.each(ast.Attribute) if n.attr == "value")
+    assert not OfObject(script, method, None).is_given(value)
