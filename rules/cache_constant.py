@@ -17,6 +17,7 @@ from autofast.techniques.transfers.prepared import prepared
 from autofast.techniques.transfers.single_numbers import WHERE, filled_branches
 
 OTHERS = "others may have the tensor that the constructor keeps; if nobody writes to it, make it a buffer: `register_buffer(..., persistent=False)`"
+STORED = "files have whole networks, and older ones not what the constructor would keep (files of a `state_dict()` leave a buffer out that is not persistent)"
 COPIES = "copies a number from the host in each step, to a device where all tensors are made"
 COPIED = gains.usual(0.02, "a copy that is waited for at each use", code=True)
 FILLS = "fills a tensor with one number for each step"
@@ -73,4 +74,6 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
 def _why_not(constant: Constant) -> str:
     if constant.unread:
         return UNREAD.format(constant.unread)
+    if constant.stored:
+        return STORED
     return "" if constant.edits else OTHERS

@@ -137,7 +137,7 @@ x = (x - mean) / scale + x.new_tensor([0.5, 0.25, 0.125])
     lines = fitted(script(init, body))
     text = " ".join(lines)
     assert buffer("fixed_mean", "torch.tensor(self.mean)") in lines
-    assert "\"constant\", torch.tensor([0.5, 0.25, 0.125])" in text
+    assert '"constant", torch.tensor([0.5, 0.25, 0.125])' in text
     assert "torch.tensor(self.scale, dtype=torch.float32)" in text
     assert lines[-1] == "x = (x - mean) / scale + self.constant.to(x.dtype)"
 
@@ -176,13 +176,19 @@ def test_modules_that_are_cast_or_stored_whole_keep_their_numbers() -> None:
     text = script("self.order = [0, 2, 1]", "x = x[:, self.order]")
     for more in ("torch.save(model, 'm.pt')", "model = model.double().float()"):
         assert not apply("cache-constant", text + more + "\n").fixes
+    stored = apply("cache-constant", text + "torch.save(model, 'm.pt')\n")
+    assert "files have whole networks" in stored.refusals and not stored.fixes
+    told = text.replace("x[:, self.order]", "x - torch.tensor([0.5, 0.2, 0.1], device=x.device)")
+    assert "lru_cache" in apply("cache-constant", told + "torch.save(model, 'm.pt')\n").text
     for more in ("torch.save(model.state_dict(), 'm.pt')", "best = copy.deepcopy(model)"):
         assert len(apply("cache-constant", text + more + "\n").fixes) == 1
 
 
 def test_copies_of_a_module_have_buffers_of_their_own() -> None:
     init, body = "self.order = [0, 2, 1]", "x = x[:, self.order]"
-    loop = LOOP.replace("Net().to(device)", "nn.DataParallel(Net()).to(device)\nold = copy.deepcopy(model)")
+    loop = LOOP.replace(
+        "Net().to(device)", "nn.DataParallel(Net()).to(device)\nold = copy.deepcopy(model)"
+    )
     assert fitted(script(init, body, loop))[-1] == "x = x[:, self.order_index]"
 
 
@@ -232,7 +238,9 @@ def test_a_trainer_of_lightning_moves_the_buffers() -> None:
 def test_an_index_is_worth_its_lines_where_batches_come_to_it() -> None:
     text = script("self.order = [0, 2, 1]", "x = x * 2\nx = x[:, self.order]\nx = x + 1")
     assert len(apply("cache-constant", text, min_gain=0.01).fixes) == 1
-    once = text.replace("model(x, i), y)", "model.layer(x), y)").replace("keys =", "model(x, i)\nkeys =")
+    once = text.replace("model(x, i), y)", "model.layer(x), y)").replace(
+        "keys =", "model(x, i)\nkeys ="
+    )
     assert not apply("cache-constant", once, min_gain=0.01).fixes
 
 

@@ -111,6 +111,7 @@ class Constant:
     slot: Slot | None = None  # what it is kept by
     since: tuple[int, int] | None = None  # the oldest torch that takes it so, where not all do
     unread: str = ""  # the variable that gets what is computed of it, which nobody reads
+    stored: bool = False  # whether files hold whole objects, which would have no such attribute
 
 
 def constants(
@@ -130,7 +131,7 @@ def constants(
 def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterator[Constant]:
     often, kept = _run_often(script, hot), set[ast.AST]()
     names: dict[Slot, tuple[str, Edit | None]] = {}  # what is kept, and what keeps it
-    without: list[Without] = []
+    without, stored = list[Without](), list[Constant]()
     for transfer in script.transfers:
         often_there = runs_often(transfer.site, hot) and _goes_there(script, transfer)
         is_half = any(happens_in(o, transfer.node, halves) for o in transfer.site)
@@ -155,10 +156,12 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
             cls is None
             or (init is None and not (module and copied and cls.find("__init__") is None))
             or not script.analysis(Invariants).holds(made, method, bool(before), once_made.safe)
-            or is_stored_whole(script, cls)
             or (init is not None and _is_hidden([made, *before], method, init))
             or ReadOnly(script).follow(node, None)
         ):
+            continue
+        if is_stored_whole(script, cls):
+            stored += [Constant(node, (), copied, stored=True)] if once_made.safe else []
             continue
         this = method.args.args[0].arg
         others = [init] if init else [m for c, m, *_ in without if c is cls.node]
@@ -200,6 +203,7 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
     for table in tables(script, hot, kept):
         kept |= {*table.made}
         yield Constant(table.node, table.edits, True, table.made)
+    yield from (c for c in stored if not within_any(c.node, kept))
     for function in often:
         if isinstance(function, ast.FunctionDef) and _has_one_result(script, function):
             graph = script.analysis(CallGraph)
