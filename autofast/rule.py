@@ -85,6 +85,8 @@ class Gain:
             nothing.
         measured: these figures were measured in a run of the script.
         slower: it costs more than it saves, as casts do where the host is what a step waits for.
+        joins: it is written all the same where its rule writes elsewhere in the file: a reader
+            would ask why one arm of a condition, or one loader, is left.
     """
 
     share: float
@@ -92,6 +94,7 @@ class Gain:
     known: bool = True
     measured: bool = False
     slower: bool = False
+    joins: bool = False
 
     def is_below(self, least: float) -> bool:
         """Whether it is known to be less than is asked for."""

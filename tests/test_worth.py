@@ -493,8 +493,11 @@ def test_numbers_that_are_copied_all_the_same_are_left(made: str, worth: bool) -
     assert bool(apply("device-creation", text, min_gain=0.01).fixes) is worth
 
 
-def test_copies_of_evaluations_are_left_where_training_copies_more() -> None:
-    """A few batches an epoch: the copies of the training are what is worth a line."""
+@pytest.mark.parametrize("begun", [False, True])
+def test_copies_of_evaluations_join_those_of_the_training(begun: bool) -> None:
+    """A few batches an epoch, which are worth no line of their own: whoever reads that the training
+    does not wait would ask why the evaluation does.
+    """
     test = """
     with torch.no_grad():
         for a, b in DataLoader(data, batch_size=32, num_workers=2, pin_memory=True):
@@ -504,9 +507,12 @@ def test_copies_of_evaluations_are_left_where_training_copies_more() -> None:
     text = ROWS.replace("shuffle=True", "num_workers=2, pin_memory=True") + test.rstrip() + "\n"
     text = text.replace("torch.randn(256, 64)", "torch.randn(256, 640)")
     text = text.replace("nn.Linear(64, 512)", "nn.Linear(640, 512)")
+    if begun:
+        text = text.replace("x.to(device)", "x.to(device, non_blocking=True)")
+        text = text.replace("y.to(device)", "y.to(device, non_blocking=True)")
     done = apply("non-blocking", text, min_gain=0.01)
-    assert any("x, y = x.to(device, non_blocking=True)" in line for line in done.lines)
-    assert not any("a.to(device, non_blocking=True)" in line for line in done.lines)
+    assert any("x, y = x.to(device, non_blocking=True)" in line for line in done.lines) is not begun
+    assert any("a.to(device, non_blocking=True)" in line for line in done.lines) is not begun
 
 
 ATTENDS = """
@@ -559,7 +565,7 @@ def test_pinned_memory_goes_with_its_copies_not_with_others(tmp_path: Path) -> N
 MOVED = "x = x.to(device)\n        y = torch.from_numpy(y.numpy() * 2).to(device)"
 
 
-def test_batches_are_not_pinned_for_copies_that_stay(tmp_path: Path) -> None:
+def test_all_loaders_are_pinned_where_one_is(tmp_path: Path) -> None:
     parts = ROWS.replace("data = TensorDataset(torch.randn(256, 64), torch.randn(256, 1))", FILES)
     made = [
         f"{n} = DataLoader(data, batch_size=32, num_workers=16)" for n in ("loader", "val", "test")
@@ -569,7 +575,7 @@ def test_batches_are_not_pinned_for_copies_that_stay(tmp_path: Path) -> None:
         "for epoch in range(2):", EVALUATES.strip() + "\n\n\nfor epoch in range(2):"
     )
     text += "    evaluate(val)\n    evaluate(test)\n"
-    assert "".join(rewritten(tmp_path, text).texts.values()).count("pin_memory=") == 1
+    assert "".join(rewritten(tmp_path, text).texts.values()).count("pin_memory=") == 3
 
 
 EVALUATES = """
@@ -1243,3 +1249,52 @@ def test_a_training_on_the_cpu_has_no_cores_for_workers(tmp_path: Path) -> None:
     assert "num-workers" in rewritten(tmp_path, text).plan.applied
     moved = text.replace('"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"')
     assert moved != text and "num-workers" not in rewritten(tmp_path, moved).plan.applied
+
+
+ARMS = """
+import argparse
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms.functional import to_tensor
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--meta", action="store_true")
+args = parser.parse_args()
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 50_000
+
+    def __getitem__(self, i):
+        image = to_tensor(Image.open(f"{i}.png"))
+        return ((image, torch.ones(1)) if args.meta else image), torch.ones(8, 222, 222)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(Rows(), batch_size=64, num_workers=4, pin_memory=True)
+model = nn.Conv2d(3, 8, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for x, y in loader:
+        if args.meta:
+            x, m = x
+            x, m = x.to(device), m.to(device)
+            out = model(x) + m
+        else:
+            x = x.to(device)
+            out = model(x)
+        loss = nn.functional.mse_loss(out, y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_the_other_arm_of_a_condition_is_written_as_well(tmp_path: Path) -> None:
+    (text,) = rewritten(tmp_path, ARMS).texts.values()
+    meta, plain = text.split("if args.meta:")[1].split("else:")
+    assert "m.to(device, non_blocking=True)" in meta
+    assert "x = x.to(device, non_blocking=True)" in plain

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from autofast.edit.running import LeftOut, rule_failed, too_large
 from autofast.model.limits import RULE, WORK, TooLarge
-from autofast.model.source import BadInput
+from autofast.model.source import BadInput, source_of
 from autofast.rule import Finding, Gain, Options, Rule
 
 if TYPE_CHECKING:
@@ -26,12 +26,13 @@ def judged(
     by_name = {rule.name: rule for rule in rules}
     failed = dict[str, LeftOut]()
     found = [replace(f, asks=f.asks or by_name[f.rule].asks) for f in findings]
+    whole = found
     while True:
         done = _followed(
             [_asked(script, f, found, by_name[f.rule], options, failed) for f in found]
         )
         if sum(bool(f.edits) for f in done) == sum(bool(f.edits) for f in found):
-            return done, list(failed.values())
+            return _followed(_joined(done, whole)), list(failed.values())
         found = done  # what is left as it is decides what the others gain
 
 
@@ -66,6 +67,20 @@ def _asked(
     return _without_edits(finding)
 
 
+def _joined(done: Sequence[Finding], whole: Sequence[Finding]) -> list[Finding]:
+    """The findings, those that join others of their rule in their file as they were."""
+    written = {(f.rule, source_of(f.node)) for f in done if f.edits}
+    return [
+        replace(before, gain=now.gain)
+        if not now.worth
+        and now.gain is not None
+        and now.gain.joins
+        and (now.rule, source_of(now.node)) in written
+        else now
+        for now, before in zip(done, whole, strict=True)
+    ]
+
+
 def _is_slower(finding: Finding) -> bool:
     return bool(finding.refusal and finding.gain is not None and finding.gain.slower)
 
@@ -90,4 +105,5 @@ def _followed(findings: list[Finding]) -> list[Finding]:
         for n, need in late.items():
             because = small[need]
             reason = f"goes with {need[0]}" + (f": {because.reason}" if because else "")
-            findings[n] = _without_edits(replace(findings[n], gain=Gain(0.0, reason)))
+            gain = Gain(0.0, reason, joins=because is not None and because.joins)
+            findings[n] = _without_edits(replace(findings[n], gain=gain))

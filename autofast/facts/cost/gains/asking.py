@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from autofast.facts.cost.bounds import range_turns
 from autofast.facts.cost.host import kept_on_host
@@ -50,7 +50,8 @@ def of_default(ask: Question) -> Question:
         others = [f for f in of_its_rule(finding, beside) if f.edits] if past else []
         if past and all(_past(script, f) for f in others if _are_apart(f.node, finding.node)):
             return past
-        return ask(script, options, finding, beside)
+        found = ask(script, options, finding, beside)
+        return replace(found, joins=True) if past and found is not None else found
 
     return asked
 
@@ -103,7 +104,8 @@ def renaming(script: Script, options: Options, finding: Finding, beside: Finding
     mine = [n for n in touched_nodes(finding) if not isinstance(n, IMPORTS)]
     if any(unit_of(n) in theirs for n in mine):
         return None
-    return Gain(0.0, "another name for the same, in loops and functions that nothing else changes")
+    words = "another name for the same, in loops and functions that nothing else changes"
+    return Gain(0.0, words, joins=True)
 
 
 def loader_once(script: Script, finding: Finding, rarely: bool = True) -> Gain | None:

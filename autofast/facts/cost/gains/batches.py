@@ -215,7 +215,7 @@ def copies(script: Script, options: Options, finding: Finding, beside: Findings)
     if loaders or not cost.moves_batches(finding.node) or trains:
         return found
     share = EVALUATION * min(0.5, 3 * found.share)  # of a forward pass, a third of a step
-    return Gain(share, f"{found.reason}, in an evaluation")
+    return Gain(share, f"{found.reason}, in an evaluation", joins=True)
 
 
 def _is_trained_with(script: Script, node: ast.AST) -> bool:
@@ -283,7 +283,7 @@ def pinning(script: Script, options: Options, finding: Finding, beside: Findings
     theirs = [f for f in same if own[0] in [n[0] for n in f.needs if isinstance(n, tuple)]]
     for_it = [f for f in beside if own in f.needs] + theirs
     if for_it and not any(f.worth for f in for_it):
-        return Gain(0.0, "no copy of these batches is worth not waiting for")
+        return Gain(0.0, "no copy of these batches is worth not waiting for", joins=True)
     return copies(script, options, finding, beside)
 
 
