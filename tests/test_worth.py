@@ -1297,4 +1297,4 @@ def test_the_other_arm_of_a_condition_is_written_as_well(tmp_path: Path) -> None
     (text,) = rewritten(tmp_path, ARMS).texts.values()
     meta, plain = text.split("if args.meta:")[1].split("else:")
     assert "m.to(device, non_blocking=True)" in meta
-    assert "x = x.to(device, non_blocking=True)" in plain
+    assert "x = x.to(device" in plain and "non_blocking=True)" in plain.splitlines()[1]
