@@ -172,6 +172,15 @@ def test_what_is_not_certain_stays(init: str, body: str) -> None:
     assert not any("register_buffer" in line for line in found.lines)
 
 
+def test_a_copy_of_a_moved_module_is_moved() -> None:
+    loop = LOOP.replace(".to(device)\nopt", ".to(device)\nold = copy.deepcopy(model)\nopt", 1)
+    loop = loop.replace("        losses", "        old(x, i)\n        losses")
+    assert fitted(script("self.order = [0, 2, 1]", "x = x[:, self.order]", loop)) == [
+        buffer("order_index", "torch.tensor(self.order)"),
+        "x = x[:, self.order_index]",
+    ]
+
+
 def test_modules_that_are_cast_or_stored_whole_keep_their_numbers() -> None:
     text = script("self.order = [0, 2, 1]", "x = x[:, self.order]")
     for more in ("torch.save(model, 'm.pt')", "model = model.double().float()"):
@@ -287,3 +296,17 @@ def test_other_objects_keep_what_is_told_its_device() -> None:
     assert lines[-1] == "levels = self.fixed_levels"
     moved = TRAINER.replace("for x in", "trainer.device = torch.device('cpu')\nfor x in")
     assert not apply("cache-constant", moved).fixes
+
+
+def test_a_type_that_another_tensor_has() -> None:
+    body = "x = x * torch.tensor(BANDS, device=x.device, dtype=x.dtype)"
+    assert fitted(script("", body)) == [
+        buffer("bands_tensor", "torch.tensor(BANDS)"),
+        "x = x * self.bands_tensor.to(x.dtype)",
+    ]
+    two = LOOP.replace(
+        "keys =",
+        "spare = torch.zeros(1).to('cuda:1' if len(X) > 99 else 'cuda:0' if len(X) > 98 else 'cpu')\nkeys =",
+    )
+    found = apply("cache-constant", script("", "x = x[:, [1, 0, 2]]", two))
+    assert "register_buffer" not in found.text and "make_index(x.device)" in found.text

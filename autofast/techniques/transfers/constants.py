@@ -439,7 +439,8 @@ def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | N
     moved = [o.this for s in script.methods("to", "cuda") for o in s if o.this]
     inside = parts_of(*moved, *_moved_by_lightning(script))
     objects = of_kind(_objects(script, method), Inst)
-    if all(id(t) in inside for t in objects):
+    places = [(t.node, t.made) for t in objects if id(t) in inside]
+    if all(id(t) in inside or (t.node, t.made) in places for t in objects):  # copies, too
         return ()
     made = {t.node for t in objects}
     edits = [_move(script, node) for node in made]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Edits, plain_code
 from autofast.facts.arrays import array_of
+from autofast.facts.copies import several_gpus
 from autofast.facts.whole_numbers import LONG, NUMBERS, goes_back, numbers_of
 from autofast.flow.program import Flow
 from autofast.model.calls import is_path, items_of, keyword_of
@@ -19,7 +20,6 @@ from autofast.model.script import Script
 from autofast.model.several import is_numeric, surely, wordset
 from autofast.model.source import function_of, nodes_in, parent_of, source_of
 from autofast.model.syntax import VARIABLES, is_attribute
-from autofast.model.tensors import is_dtype
 from autofast.model.values import (
     Const,
     Inst,
@@ -60,7 +60,8 @@ class Once:
 
 def uploads(script: Script, hot: frozenset[ast.AST], often: dict[ast.AST, None]) -> Iterator[Once]:
     """One for each place in a method of a module."""
-    for subscript, part in indexed(script, {*often, *hot}):
+    alone = not several_gpus(script)
+    for subscript, part in indexed(script, {*often, *hot}) if alone else ():
         if _is_method_of_module(script, part) and is_there(script, subscript.value):
             yield _tensor_of(script, part, part, "index")
     for site in script.methods("new_tensor"):
@@ -189,11 +190,17 @@ def _beside(script: Script, call: ast.AST) -> Once | None:
             and _is_method_of_module(script, call)
             and not goes_back(script, data)
         ):
-            if numbers_of(script, data) == LONG:
-                return _tensor_of(script, call, data, "tensor", like=like)
-            if _has_floats(script, data) and _is_single(script, like):
-                dtype = "float32" if _is_array(script, data) else ""
-                return _tensor_of(script, call, data, "tensor", dtype, like)
+            return _alike(script, call, data, like)
+    return None
+
+
+def _alike(script: Script, call: ast.Call, data: ast.expr, like: ast.expr) -> Once | None:
+    """What is made with the dtype of another tensor."""
+    if numbers_of(script, data) == LONG:
+        return _tensor_of(script, call, data, "tensor", like=like)
+    if _has_floats(script, data) and _is_single(script, like):
+        dtype = "float32" if _is_array(script, data) else ""
+        return _tensor_of(script, call, data, "tensor", dtype, like)
     return None
 
 
@@ -208,7 +215,9 @@ def _told(script: Script, call: ast.Call) -> Once | None:
     if is_attribute(device, "device") and script.may_be(device.value, Tensor):
         if not is_there(script, device.value):
             return None
-    if dtype is not None and not surely(map(is_dtype, script.values(dtype))):
+    if is_attribute(dtype, "dtype") and script.must_be(dtype.value, Tensor):
+        return _alike(script, call, data, dtype.value) if is_path(dtype.value) else None
+    if dtype is not None and not script.library_name(dtype).startswith("torch."):
         return None
     if not (numbers_of(script, data) or _has_floats(script, data)):
         return None
