@@ -18,6 +18,16 @@ SHOWN = "if i % 4 == 0:\n    "
 GIVEN = "m.update(loss.item(), x.size(0))\n"
 
 
+OPTIONS = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=3)
+parser.set_defaults(**{k: 2 for k in ["steps"][len(data):]})
+args = parser.parse_args([])
+args.weights = torch.ones(())
+"""
+
+
 def not_kept(text: str) -> None:
     """The class stays as it is; the loop may still put off what it gives."""
     done = apply("loss-item-sync", text)
@@ -189,6 +199,47 @@ def test_numbers_that_steps_give_beside_tensors() -> None:
     step = GIVEN + "m.update(i, 2)\n"
     same(metered(SHOWN + "print(m.avg)", step=step), "m.keep(i, 2)", "if torch.is_tensor(val)")
     not_kept(metered(SHOWN + "print(m.avg)", step=step.replace("i, 2", "y.sum()")))
+
+
+def test_one_of_two_meters_counts_in_every_step() -> None:
+    start = "m, n = Meter(), Meter()"
+    step = GIVEN + "n.update(out.mean().item())\nif n.avg > 9:\n    break\n"
+    done = same(
+        metered(SHOWN + "print(m.avg, n.avg)", step=step, start=start), "m.read().avg, n.avg"
+    )
+    assert "n.update(out.mean().item())" in done.text
+
+
+@pytest.mark.parametrize(
+    ("front", "start", "number"),
+    [
+        ("", "size = x0.shape[0] if epoch else len(x0)", "size"),
+        ("", "size = x0.shape[0]\nif epoch:\n    size = len(loader) % size", "size"),
+        ("", "size = max(1, len(loader) // 2)", "size"),
+        (OPTIONS, "size = args.steps", "size"),
+        (OPTIONS, "size = max(1, args.steps)", "size"),
+        ("", "size = torch.ones(())", ""),
+        (OPTIONS, "size = args.weights", ""),
+    ],
+)
+def test_what_is_certainly_a_number(front: str, start: str, number: str) -> None:
+    start = f"m, x0 = Meter(), data[:8][0]\n{start}"
+    for given in ("loss.item() * 2, size", "loss.item() * size, 2"):
+        text = metered(SHOWN + "print(m.avg)", METER + front, f"m.update({given})\n", start)
+        assert (".keep(" in apply("loss-item-sync", text).text) is bool(number), given
+        done = apply("loss-item-sync", text)
+        assert output(done.text) == output(text)
+
+
+def test_a_device_without_float64_rounds() -> None:
+    head = HEAD.replace(
+        ' else "cpu"', ' else "mps" if torch.backends.mps.is_available() else "cpu"'
+    )
+    text = head + metered(SHOWN + "print(m.avg)", step="m.update(loss.item() * 4)\n")[len(HEAD) :]
+    done = apply("loss-item-sync", text)
+    assert "m.keep(loss.detach().float() * 4)" in done.lines
+    assert {f.effect for f in done.fixes} == {Effect.ROUNDING}
+    assert output(done.text) == output(text)  # a power of 2
 
 
 PROGRESS = """\

@@ -90,12 +90,31 @@ def kept_in_meters(script: Script, every: list[Read], well: Container[ast.AST]) 
     for counted in counted_numbers(script, every):
         by_class.setdefault((id(counted.cls), counted.method.attr), []).append(counted)
     for several in by_class.values():
-        reads = list({id(r): r for c in several for r in c.reads}.values())
+        reads = [r for c in several for r in c.reads]
         if any(is_in_steps(script, r) and r.node not in well for r in reads):
-            try:
-                yield Meters(script, several).kept()
-            except Refusal as why:
-                yield Kept(reads, [], why=str(why))
+            yield from _kept_by(script, several)
+
+
+def _kept_by(script: Script, several: list[Counted]) -> Iterator[Kept]:
+    """What becomes of the numbers that objects of one class get: some of them may have to count in
+    every step.
+    """
+    try:
+        meters = Meters(script, several)
+        unsuited, why = meters.unsuited()
+        fit = [c for c in several if not c.taken & unsuited]
+        if fit == several:
+            yield meters.kept()
+            return
+    except Refusal as reason:
+        fit, why = [], str(reason)
+    yield Kept(_reads_of([c for c in several if c not in fit]), [], why=why)
+    if fit:
+        yield from _kept_by(script, fit)
+
+
+def _reads_of(several: list[Counted]) -> list[Read]:
+    return list({id(r): r for c in several for r in c.reads}.values())
 
 
 class Meters:
@@ -108,25 +127,41 @@ class Meters:
         self.objects = frozenset[Thing]().union(*(c.taken for c in several))
         self.places = StepPlaces(script, (r for c in several for r in c.reads))
         self.rounds, self.mixed, self.seen = False, False, set[Thing]()
+        self.values, self.edits = set[str](), list[Edit]()
+
+    def unsuited(self) -> tuple[set[Thing], str]:
+        """The objects that have to count in every step, and why."""
+        found, why = set[Thing](), ""
+        for counted in self.several:
+            try:
+                self.values.add(self._check(counted))
+            except Refusal as reason:
+                found, why = found | counted.taken, why or str(reason)
+        for node in self._looks():
+            try:
+                self.edits += self._look(node)
+            except Refusal as reason:
+                mine = self.script.values(node) & self.objects
+                found, why = found | mine, why or str(reason)
+        return found, why
 
     def kept(self) -> Kept:
-        values = {self._check(counted) for counted in self.several}
+        """What is written where none is unsuited."""
         hows = {c.read.how for c in self.several}
-        if len(values) != 1 or len(hows) != 1:
+        if len(self.values) != 1 or len(hows) != 1:
             raise Refusal("one place gives it other numbers than another")
         self._check_handed()
-        edits = [e for look in self._looks() for e in look]
+        edits = self.edits
         self.several = [c for c in self.several if c.taken & self.seen]
         if not self.several:
             raise Refusal("nothing reads what it comes to: the statement can go")
         mixed = self.mixed or any(c.asserts is not None for c in self.several)
         edits += [e for c in self.several for e in self._edits_of(c)]
         edits += [e for c in {id(c.read): c for c in self.several}.values() for e in self._read(c)]
-        edits += self.meter.edits(read_template(hows.pop()), values.pop(), mixed)
+        edits += self.meter.edits(read_template(hows.pop()), self.values.pop(), mixed)
         given = {id(r): r for c in self.several for r in c.given}.values()
         edits += [self._given_tensor(read) for read in given]
-        reads = list({id(r): r for c in self.several for r in c.reads}.values())
-        return Kept(reads, edits, self.rounds)
+        return Kept(_reads_of(self.several), edits, self.rounds)
 
     # ----------------------------------------------------------------- where numbers are given
     def _check(self, counted: Counted) -> str:
@@ -167,8 +202,9 @@ class Meters:
         if any(within(node, d.right) for d in divided):
             raise Refusal("it is divided by a number of the device")
         self.rounds |= any(within(node, d.left) for d in divided)
-        if counted.read.how != "item" or several_gpus(self.script) or not has_float64(self.script):
-            raise Refusal("the device may not compute in float64")
+        if counted.read.how != "item" or several_gpus(self.script):
+            raise Refusal("the device may not compute it")
+        self.rounds |= not has_float64(self.script)
 
     def _given_tensor(self, read: Read) -> Edit:
         """The edit by which a caller gives a tensor, of which a copy is kept."""
@@ -189,7 +225,8 @@ class Meters:
             yield from (Wrap(test, f"{tensor} or {{}}") for test in counted.asserts)
             yield from imports
         elif counted.value is not read.node:
-            kept = f"{without_graph(self.script, read.core)}.double()"
+            wide = "double" if has_float64(self.script) else "float"
+            kept = f"{without_graph(self.script, read.core)}.{wide}()"
         yield Rewrite(read.node, kept, {"core": read.core})
 
     # ---------------------------------------------------------------------------- who looks at them
@@ -236,15 +273,15 @@ class Meters:
         if held and not things:
             raise Refusal(f"`{first_line(call.func)}` gets it ({at(call)}), and may keep it")
 
-    def _looks(self) -> Iterator[list[Edit]]:
-        """The edits of all places that look at a meter."""
+    def _looks(self) -> Iterator[ast.expr]:
+        """All places that look at a meter."""
         converted: Nodes = {c.method.value for c in self.several}
         for node in of_kind(self.script.nodes, ast.expr):
             if is_stored(node) or node in converted:
                 continue
             found = self.script.values(node)
             if found & self.objects and not self._is_self(node):
-                yield self._look(node)
+                yield node
             elif any(isinstance(t, COLLECTIONS) for t in found & self._around):
                 self._check_whole(node)
 

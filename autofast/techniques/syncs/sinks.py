@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from autofast.facts.host_io import COMPUTES, WRITERS
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.loops import Loop
+from autofast.flow.program import Flow
 from autofast.flow.scopes import binds, mentions, stored_in
 from autofast.model.calls import (
     is_call_of,
@@ -53,11 +54,13 @@ from autofast.model.values import (
     Ref,
     Seq,
     Tensor,
+    Unknown,
     all_of,
     any_of,
     begins,
     certainly,
     is_const,
+    is_named,
     of_kind,
     unbound,
 )
@@ -439,7 +442,7 @@ class _Collector:
             raise Refusal(f"`{first_line(call.func)}` gets it in each step")
 
 
-def is_number(script: Script, expr: ast.expr, depth: int = 3) -> bool:
+def is_number(script: Script, expr: ast.expr, depth: int = 5) -> bool:
     """Whether an expression is certainly a Python number (or text), as far as the reader or its
     form tells.
     """
@@ -453,7 +456,34 @@ def is_number(script: Script, expr: ast.expr, depth: int = 3) -> bool:
         case ast.Call() if depth and _returns_numbers(script, expr, depth - 1):
             return True
     values = script.values(expr)
-    return surely(isinstance(t, (Num, Arg)) or is_const(t, int, float, str) for t in values)
+    numbers = [isinstance(t, (Num, Arg)) or is_const(t, int, float, str) for t in values]
+    if surely(numbers) or (any(numbers) and _is_option(script, expr)):
+        return True
+    parts = _computed_of(script, expr) if depth else []
+    return bool(parts) and all(is_number(script, part, depth - 1) for part in parts)
+
+
+def _is_option(script: Script, expr: ast.expr) -> bool:
+    """``args.steps``, which a file of defaults may set, too."""
+    if not is_attribute(expr):
+        return False
+    names = (is_named(t, Ext, "argparse.Namespace") for t in script.values(expr.value))
+    known = all(isinstance(t, (Num, Arg, Const, Unknown)) for t in script.values(expr))
+    return known and surely(names)
+
+
+def _computed_of(script: Script, expr: ast.expr) -> list[ast.expr]:
+    """What gives a number where all of these are: what gives a variable its value, or is computed
+    with.
+    """
+    match expr:
+        case ast.Name():
+            return script.analysis(Flow).values(expr)
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.Call(args=[_, _, *_] as parts, keywords=[]):
+            return parts if script.is_call(expr, "builtins.max", "builtins.min") else []
+    return []
 
 
 def _returns_numbers(script: Script, call: ast.Call, depth: int) -> bool:
