@@ -100,6 +100,16 @@ def test_another_law_is_told_from_other_draws(before: Law, after: Law, said: str
     assert not said or "another law" in found.text
 
 
+def test_numbers_of_16_bits_follow_the_same_law() -> None:
+    """An input that another model makes under autocast."""
+
+    def low(g: torch.Generator) -> torch.Tensor:
+        return pictures()(g).bfloat16()
+
+    found = given(pictures(), low)
+    assert found is not None and found.passed, found
+
+
 def test_equal_laws_are_told_apart_by_no_draws() -> None:
     """Ten times each, by all numbers that are kept."""
     for law in (pictures(), words(), times("steps")):
@@ -122,6 +132,18 @@ def test_data_that_are_drawn_once_for_a_run_scatter_with_seeds() -> None:
     for stream in range(2, 16):
         after = [run("rewritten", seed, again(stream, seed), stream) for seed in range(4)]
         assert laws.wrong([*zip(before, after, strict=True)], (0, "0")) == ""
+
+
+def test_two_views_by_turns_or_one_behind_the_other() -> None:
+    def law(by_turns: bool) -> Law:
+        def of(g: torch.Generator) -> torch.Tensor:
+            views = [torch.randn(100, 6, generator=g) * size for size in (1, 3)]
+            return torch.stack(views, 1).flatten(0, 1) if by_turns else torch.cat(views)
+
+        return of
+
+    found = given(law(True), law(False))
+    assert found is not None and found.passed, found
 
 
 def test_what_says_what_a_sample_is_like() -> None:

@@ -70,15 +70,32 @@ def described(tensor: Tensor) -> Tensor:
         data = tensor.detach()
         data = torch.view_as_real(data) if data.is_complex() else data.to_dense()
         data = data.reshape(len(data) if data.dim() else 1, -1) if data.dim() < 2 else data
-        rows = max(1, ENTRIES // min(LONGEST, data[0].numel()))
-        data = data[:: -(-len(data) // min(64, rows))] if data[0].numel() > 1 else data[:1024]
+        data = _some(data)
         while data.dim() != 4:
             data = data.flatten(1, 2) if data.dim() > 4 else data.unsqueeze(1)
         while data[0].numel() > LONGEST:
             axis = max((1, 2, 3), key=lambda k: data.shape[k])
             data = data.narrow(axis, data.shape[axis] // 4, data.shape[axis] // 2)
         whole = not data.is_floating_point() and data.dtype != torch.bool
-        return _whole(data) if whole else _real(data.float())
+        if whole:
+            return _whole(data)
+        rows = _real(data.float())
+        if data.element_size() == 2:  # neighbours are rounded to the same number
+            rows[:, 1] = float("nan")
+        return rows
+
+
+def _some(data: Tensor) -> Tensor:
+    """Samples from all over the batch, irregularly: two views may lie by turns in one script
+    and one behind the other in the other."""
+    each = data[0].numel()
+    most = 1024 if each == 1 else min(64, max(1, ENTRIES // min(LONGEST, each)))
+    if len(data) <= most:
+        return data
+    places = torch.frac(
+        torch.arange(most, dtype=torch.float64, device="cpu") * 0.6180339887498949
+    ) * len(data)
+    return data[places.long().to(data.device)]
 
 
 def _share(which: Tensor, among: Tensor | None = None) -> Tensor:
