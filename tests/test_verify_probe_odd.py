@@ -358,3 +358,40 @@ def test_parts_that_are_called_by_themselves_are_no_more_tensors(tmp_path: Path)
         (tmp_path / "train.py").write_text(PARTS.replace("CALL", call))
         ran = run(tmp_path, str(tmp_path / "train.py"), detail=FULL)
         assert len(ran.record.model) == 4, call
+
+
+SLICED = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Dropout(0.1), nn.Linear(4, 1))
+
+    def forward(self, x):
+        return self.layers[1:](self.layers[0](x))
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    model.train()
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        model(torch.randn(8, 4))
+"""
+
+
+def test_a_slice_of_a_sequence_is_no_model_of_its_own(tmp_path: Path) -> None:
+    """It is made in training mode, whatever its model is in."""
+    (tmp_path / "train.py").write_text(SLICED)
+    record = run(tmp_path, str(tmp_path / "train.py"), detail=FULL).record
+    assert {call.model for call in record.calls} == {0}
+    assert {one for step in record.steps for one in step.modes} == {0.0, 1.0}
