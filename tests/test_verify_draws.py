@@ -145,9 +145,9 @@ def test_numbers_that_are_missing_to_the_last_one(after: dict[str, int], said: s
     ],
 )
 def test_another_range_where_data_decide_how_many(ends: tuple[int, ...], wrong: bool) -> None:
-    runs = [sized(more={"below 48": 990 + seed}, seed=seed) for seed in (0, *range(len(ends)))]
+    runs = [sized(more={"below 48": 1500 + seed}, seed=seed) for seed in (0, *range(len(ends)))]
     runs += [
-        sized("rewritten", {"below 48": 0, f"below {end}": 1000 - 3 * seed}, seed=seed)
+        sized("rewritten", {"below 48": 510, f"below {end}": 1000 - 3 * seed}, seed=seed)
         for seed, end in enumerate(ends)
     ]
     check = draws.check(gather("unknown", runs))

@@ -152,7 +152,7 @@ def _by_law(ev: Evidence, counts: Sequence[Sequence[Drawn]]) -> Check | None:
     ranges = [[_ranges(run) for run in pair] for pair in ev.pairs]
     steady = all(both == ranges[0] for both in ranges)
     found = [_range(one, two, steady) for one, two in ranges]
-    # Where ranges hang on the data, the same one is gone under every seed.
+    # Where ranges hang on the data, the same one is new under every seed.
     if not all(found) or not steady and (len(found) < laws.PAIRS or len({*found}) > 1):
         return None
     return _said(ev, f"{found[0]} in the original", "another law", UNSEEN)
@@ -177,14 +177,14 @@ def _ranges(run: Run) -> Drawn:
 
 
 def _range(one: Drawn, two: Drawn, steady: bool) -> str:
-    """Whole numbers of another range in place of as many: to the last one, or all of them, where
-    data decide how many."""
+    """Whole numbers of another range in place of as many: to the last one, or of a range that the
+    original does not have in place of nearly as many, where data decide how many."""
     ends = sorted({*one, *two}, key=int)
     more = {end: two.get(end, 0) - one.get(end, 0) for end in ends}
     for lost, gained in product(ends, ends):
-        all_ = not two.get(lost) and not one.get(gained)
         as_many = more[gained] == -more[lost] and not sum(more.values())
-        nearly = all_ and abs(more[gained] + more[lost]) < 0.05 * more[gained]
+        new = not one.get(gained)
+        nearly = new and abs(more[gained] + more[lost]) < 0.05 * more[gained]
         if more[gained] >= OFTEN and (as_many if steady else nearly):
             return f"whole numbers below {gained} in place of as many below {lost}"
     return ""
