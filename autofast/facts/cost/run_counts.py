@@ -22,6 +22,7 @@ from autofast.model.contents import elements, with_contents
 from autofast.model.events import (
     BranchFrame,
     CallFrame,
+    Frame,
     LoopFrame,
     Stack,
     below,
@@ -33,7 +34,7 @@ from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader, Step, Use
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, of_kind, surely
-from autofast.model.source import Nodes, nodes_in, parent_of, statement_of, walk, within
+from autofast.model.source import Nodes, ancestors, nodes_in, parent_of, statement_of, walk, within
 from autofast.model.syntax import DEFS
 from autofast.model.values import NOTHING, STATE_DICT, Ext, Seq, Tensor, Thing, Values
 
@@ -269,11 +270,23 @@ class Often:
         return ways or self._ways_into(node) or self._ways_beside(node)
 
     def _ways_beside(self, node: ast.AST) -> list[Stack]:
-        """The ways to what stands around a place where nothing happens, or beside it."""
-        around = statement_of(node) if isinstance(node, ast.expr) else parent_of(node)
-        if not isinstance(around, DEFS):
-            return self.ways(around) if isinstance(around, ast.stmt) else []
-        return [o.stack for s in around.body for site in self.script.log.within(s) for o in site]
+        """The ways to what stands around a place where nothing happens, or beside it, as far as
+        they are those of the place: what a loop goes over is worked out before it."""
+        stmt = statement_of(node) if isinstance(node, ast.expr) else node
+        around = stmt if stmt is not node else parent_of(node)
+        while isinstance(around, ast.stmt) and not isinstance(around, DEFS):
+            if self.script.log.within(around):
+                break
+            around = parent_of(around)
+        if not isinstance(around, ast.stmt):
+            return []
+        outer = {*ancestors(stmt)}
+
+        def is_shared(frame: Frame) -> bool:
+            return frame.node in outer or not within(frame.node, around)
+
+        inside = [o.stack for site in self.script.log.within(around) for o in site]
+        return list(dict.fromkeys(tuple(takewhile(is_shared, way)) for way in inside))
 
     def _ways_into(self, node: ast.AST) -> list[Stack]:
         """The ways to the calls at a place where nothing else happens."""

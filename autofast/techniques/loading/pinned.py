@@ -105,7 +105,8 @@ def why_not_pinned(script: Script, loader: Loader) -> str:
             return f"items of {dataset.name} are on the device already ({dataset.on_device}): they cannot be pinned"
     if why := on_device(loader):
         return f"{why}: they cannot be pinned"
-    made = (*loader.things, *loader.batch, *values_given(loader, "collate_fn"))
+    called = script.called(loader.node)
+    made = (*called, *loader.things, *loader.batch, *values_given(loader, "collate_fn"))
     if any(map(_is_of_graphs, made)) and (old := rules_out(script, SINCE, GRAPHS)):
         return f"{old}, whose batches had no pin_memory() yet"
     if not is_managed(script, loader) and not _reaches_gpu(script, loader):
