@@ -107,6 +107,6 @@ def shared(
         )
     if precision.form == "native":
         made = [statement_of(o.node) for o in script.optimizers]
-        found = [Shared(script, HAS_BF16, firsts, stmt) for stmt in [*made, None]]
+        found = [Shared(script, HAS_BF16, firsts, stmt) for stmt in [*reversed(made), None]]
         return replace(precision, shared=next((f for f in found if f.local), found[-1]))
     return precision

@@ -12,6 +12,8 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Edits, Remove, Rewrite
+from autofast.facts.switches import is_often
+from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import put_into
 from autofast.model.events import loops
@@ -27,6 +29,8 @@ def largest_first(script: Script) -> Iterator[tuple[ast.Call, ast.expr, Edits]]:
         call = site.call
         if call is None or not any(f.loaders for o in site for f in loops(o.stack)):
             continue
+        if not is_often(script, call, next(loops_around(call), None)):
+            continue  # what few steps show moves into these
         axis = _axis(script, call)
         scores = _scores(script, call.args[0]) if axis is not None else None
         if scores is None:
