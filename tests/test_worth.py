@@ -1298,3 +1298,43 @@ def test_the_other_arm_of_a_condition_is_written_as_well(tmp_path: Path) -> None
     meta, plain = text.split("if args.meta:")[1].split("else:")
     assert "m.to(device, non_blocking=True)" in meta
     assert "x = x.to(device" in plain and "non_blocking=True)" in plain.splitlines()[1]
+
+
+DIGITS_ONCE = """
+import torch
+from nets import Net
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = datasets.MNIST(".", transform=transforms.ToTensor())
+loader = DataLoader(data, batch_size=128, shuffle=True)
+model = Net(torch.load("width")).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(EPOCHS):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+NETS = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(1, width, 3), nn.Flatten(), nn.LazyLinear(10))
+
+    def forward(self, x):
+        return self.layers(x)
+"""
+
+
+@pytest.mark.parametrize(("epochs", "worth"), [(1, False), (20, True)])
+def test_a_few_hundred_steps_of_unknown_length(tmp_path: Path, epochs: int, worth: bool) -> None:
+    (tmp_path / "nets.py").write_text(NETS)
+    result = rewritten(tmp_path, DIGITS_ONCE.replace("EPOCHS", str(epochs)))
+    assert ("fused-optimizer" in result.plan.applied) is worth

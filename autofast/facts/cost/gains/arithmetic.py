@@ -216,6 +216,8 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     if step.why or not step.tensors or options.target == "cpu":
         if fewer == machine.SGD_UPDATE:
             return Gain(0.0, "of SGD with momentum, two operations take all parameters already")
+        if short := _is_short(script, 0.03):
+            return short
         words = "kernels of the update, for each parameter"
         saved = (fewer + tensors(script) / 2) * machine.GPU.launch
         share = saved / (step.with_faster_device(2).seconds + saved)
@@ -263,14 +265,20 @@ def _of_arithmetic(
     if step.waits:
         return Gain(0.0, step.words)
     if step.why:
-        updates = script.analysis(Cost).updates
-        if updates is not None and updates * machine.LONG_STEP * usual < machine.NOTICED:
-            return Gain(0.0, f"a training of {updates:,} steps")
-        return Gain(usual, f"usual where arithmetic takes the time; here {step.why}", known=False)
+        words = f"usual where arithmetic takes the time; here {step.why}"
+        return _is_short(script, usual) or Gain(usual, words, known=False)
     if not step.apart:  # as the device may take longer
         step = replace(step, data=0.0)
     share = step.saved(convolutions, products, memory, casts * step.tensors)
     return _in_all(script, share, step) or Gain(share, step.words, slower=casts > 0 and not share)
+
+
+def _is_short(script: Script, usual: float) -> Gain | None:
+    """Nothing, for a training of so few steps that, were they long, hardly a second were saved."""
+    updates = script.analysis(Cost).updates
+    if updates is None or updates * machine.LONG_STEP * usual >= machine.NOTICED:
+        return None
+    return Gain(0.0, f"a training of {updates:,} steps")
 
 
 def _in_all(script: Script, share: float, step: Estimate) -> Gain | None:
