@@ -241,7 +241,7 @@ def test_a_detach_for_a_variable_is_not_worth_its_lines() -> None:
     [
         (SHOWN, "", "shown = torch.ones(2)", ""),
         ("", LATER, "", "return Variable(batch * 2)"),  # a function that nothing else changes
-        (SHOWN, LATER, "shown = torch.ones(2)", "return Variable(batch * 2)"),
+        (SHOWN, LATER, "return batch * 2", ""),  # whoever reads it asks why one stays
         (SHOWN + "        more = list(map(Variable, [loss]))\n", "", "", SHOWN),  # others stay
         ("", EVALUATED.format(then="print(model(x).mean().item())"), "x = x.to(device", ""),
         ("", EVALUATED.format(then="model(x).mean().backward()"), "", "Variable(x, volatile=True)"),

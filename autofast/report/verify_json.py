@@ -32,7 +32,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     Evaluation: wordset("model step calls samples sums drew between result squares"),
     Pass: wordset("items sketches begun ended bytes"),
     Saved: wordset("path step tensors plain live"),
-    Call: wordset("model samples sums step random order looks"),
+    Call: wordset("model samples sums step random order looks laws"),
     Lines: wordset("code ran"),
 }
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
