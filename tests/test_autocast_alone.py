@@ -361,3 +361,40 @@ def test_a_pass_within_that_of_a_recurrent_network() -> None:
     passes = TWO.replace("features = model(x)\n    ", "").replace("(features", "(model(x)")
     done = amp(CAPTIONS.replace("PASSES", passes), rules="autocast", precision="auto")
     assert "whatever it is set to" in done.refusals and done.text == done.before
+
+
+SPREAD = BASE.replace("model = Net().to(device)", """
+
+class Spread(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool = nn.AvgPool1d(2)
+        self.weight = nn.Parameter(torch.tensor([[[-1.0, 1.0]]]), requires_grad=TRAINED)
+
+    def forward(self, x):
+        return F.conv1d(self.pool(x.unsqueeze(1)), self.weight).square()
+
+
+model, spread = Net().to(device), Spread().to(device)
+""") + """
+for i in range(6):
+    x, y = X[i].to(device), Y[i].to(device)
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y) + spread(out).mean() + out.square().mean()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""  # fmt: skip
+
+
+def test_a_loss_with_pools_and_kernels_that_nothing_trains_stays_in_fp32() -> None:
+    """Differences of means that are nearly equal, of which 16 bits leave nothing."""
+    done = amp(SPREAD.replace("TRAINED", "False"), rules="autocast")
+    block = done.text.split("autocast(")[1].splitlines()
+    assert block[1].strip() == "out = model(x).float()" and "loss = " in block[2], done.text
+    assert not block[2].startswith("        ")
+    both = "[*model.parameters(), *spread.parameters()]"
+    trained = SPREAD.replace("TRAINED", "True").replace("model.parameters()", both)
+    inside = amp(trained, rules="autocast").text.split("autocast(")[1].splitlines()
+    assert any("spread(out)" in line and line.startswith("        ") for line in inside)

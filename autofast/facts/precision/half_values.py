@@ -16,6 +16,7 @@ from typing import TypeGuard
 from autofast.facts.precision.activations import holds_output
 from autofast.facts.precision.banned import AS_THEY_ARE, Probabilities
 from autofast.facts.precision.full_outputs import NORMALIZE, FullOutputs
+from autofast.facts.used_parameters import WITHOUT
 from autofast.flow.scopes import mentions, scope_of
 from autofast.flow.usage import Act, Usage
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first_reason
@@ -87,7 +88,7 @@ class Half(ValueFlow[bool]):
         super().__init__(script)
         self.around, self.cuda, self.logits = inside, target == "cuda", probabilities.logits
         self.full = FullOutputs(script, probabilities.full)
-        self.networks = {id(m.thing): is_network(m) for m in script.models}
+        self.networks = {id(m.thing): is_network(script, m) for m in script.models}
 
     def misuse(self, expr: ast.expr) -> str:
         """The first use of ``expr``, a 16-bit tensor made under autocast, that must not be; empty
@@ -280,10 +281,13 @@ def _is_index(node: ast.AST) -> bool:
     )
 
 
-def is_network(model: Model) -> bool:
+def is_network(script: Script, model: Model) -> bool:
     """A module with layers of its own that multiply matrices; not a loss or a post-processing step
-    in the form of a module.
+    in the form of a module: pools, say, and kernels that nothing trains.
     """
-    return any(not name.endswith("Loss") for name in model.layers) or not isinstance(
-        model.thing, Inst
-    )
+    if not isinstance(model.thing, Inst):
+        return True
+    layers = {name for name in model.layers if not name.endswith("Loss")}
+    trained = [o.params for o in script.optimizers]
+    untrained = all(trained) and not any(model.thing in params for params in trained)
+    return bool(layers - WITHOUT) or (bool(layers) and not untrained)

@@ -375,7 +375,7 @@ def _fit(script: Script, region: Region, code: Code) -> list[tuple[Region, Code]
 
 def _of_networks(script: Script, region: Region) -> Region:
     """The region without calls of losses and metrics in the form of modules."""
-    known = {id(m.thing): is_network(m) for m in script.models}
+    known = {id(m.thing): is_network(script, m) for m in script.models}
 
     def is_one(call: ast.Call) -> bool:
         called = script.called(call)
