@@ -62,6 +62,8 @@ def test_the_largest_is_looked_for_on_the_device(body: str, written: str) -> Non
         "pred = np.unravel_index(np.argmax(output.cpu().numpy()), output.shape)[2] * np.ones((4, 6, 6))",
         "pred = output.cpu().numpy()\nif len(seen):\n    pred = pred + 1\npred = np.argmax(pred, axis=1)",
         "pred = output.cpu().mul(2).numpy()\npred = np.argmax(pred, axis=1)",
+        "output = output > 0\npred = np.argmax(output.cpu().numpy(), axis=1)",
+        "pred = np.argmax(torch.fft.fft2(output).cpu().numpy(), axis=1)",
         "pred = x[:, 0].numpy()[:, None]\npred = np.argmax(pred, axis=1)",
     ],
 )

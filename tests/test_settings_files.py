@@ -331,3 +331,45 @@ def test_what_is_called_is_neither_a_module_nor_what_a_class_was_imported_for() 
         "\n\nclass Other(nn.Module):\n    def forward(self, x):\n        return unknown(x)\n"
     )
     assert not apply("channels-last", train(load), files=files(name) | more).fixes
+
+
+CHOSEN = """
+import argparse
+import torch
+from torch import nn
+import nets_of_settings as nets
+parser = argparse.ArgumentParser()
+parser.add_argument("--arch", default="made")
+args = parser.parse_args()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = getattr(nets, args.arch)().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    x, y = torch.randn(8, 3, 8, 8).to(device), torch.randint(0, 4, (8,)).to(device)
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+SHAPED = """
+import torch
+from torch import nn
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c = nn.Conv2d(3, 4, 3)
+    def forward(self, x):
+        x = self.c(x)
+        return x.view(len(x) * 4, -1).mean(1).view(-1, 4)
+"""
+
+
+@pytest.mark.parametrize(
+    "made", ["made = lambda: other_of_settings.Odd()", "made = partial(other_of_settings.Odd)"]
+)
+def test_a_lambda_that_the_default_names_may_stand_for_a_class(made: str) -> None:
+    """Another option means the class beside it, which has to fit as well."""
+    nets = SHAPED + f"import other_of_settings\nfrom functools import partial\n{made}\n"
+    files = {"nets_of_settings.py": nets, "other_of_settings.py": SHAPED}
+    found = apply("channels-last", CHOSEN, files=files)
+    assert not found.fixes or "x.view(" not in found.texts["nets_of_settings.py"]

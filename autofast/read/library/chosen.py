@@ -17,6 +17,7 @@ from autofast.model.limits import MOST_CALLEES
 from autofast.model.names import DATASET_BASES, MODULE_BASES, MODULES, canonical, first_part
 from autofast.model.several import wordset
 from autofast.model.source import source_of
+from autofast.model.syntax import DEFS
 from autofast.model.values import (
     NOTHING,
     Arg,
@@ -75,6 +76,8 @@ def member(interp: Core, module: Module, name: Setting | Arg, node: Where) -> Va
     if not first or module.env.opaque or any_of(first, Ref):
         return any_member(module, name) | values(COMPUTED)
     interp.attribute(module, default, node)
+    if not all(isinstance(t, (Cls, Module)) or _is_defined(t) for t in first):
+        return first | (any_member(module, name) or values(COMPUTED))
     others = [t for found in module.env.vars.values() for t in ordered(found) if t not in first]
     found = {t for t in others if any(_may_stand_for(module, t, named) for named in first)}
     return first | (found if len(found) <= MOST_MEMBERS else values(COMPUTED))
@@ -149,6 +152,11 @@ def _may_stand_for(module: Module, thing: Thing, named: Thing) -> bool:
         alike = isinstance(thing, Func) and isinstance(named, Func)
     gathered = not _is_of(module, named)
     return alike and (gathered or _is_of(module, thing))
+
+
+def _is_defined(thing: Thing) -> bool:
+    """A function with a name of its own: a lambda or a partial may stand for any class."""
+    return isinstance(thing, Func) and isinstance(thing.node, DEFS)
 
 
 def _is_of(module: Module, thing: Thing) -> bool:

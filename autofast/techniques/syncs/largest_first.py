@@ -18,8 +18,12 @@ from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import put_into
 from autofast.model.events import loops
 from autofast.model.script import Script
+from autofast.model.several import surely, wordset
 from autofast.model.source import source_of, statement_of
 from autofast.model.values import Tensor, of_kind
+
+# torch finds no largest of truths and of complex numbers; what a model gives may be of any kind
+FLOATS = wordset("f32 f64 half ?")
 
 
 def largest_first(script: Script) -> Iterator[tuple[ast.Call, ast.expr, Edits]]:
@@ -37,7 +41,7 @@ def largest_first(script: Script) -> Iterator[tuple[ast.Call, ast.expr, Edits]]:
             continue
         text = source_of(scores).segment(scores)
         found = of_kind(script.values(scores), Tensor)
-        if text and found and all(t.device == "dev" for t in found):
+        if text and surely(t.device == "dev" and t.dtype in FLOATS for t in found):
             on_device = Rewrite(scores, f"{{scores}}.argmax({axis})", {"scores": scores})
             yield call, scores, (on_device, *_without(call))
 
