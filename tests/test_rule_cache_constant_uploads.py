@@ -310,3 +310,94 @@ def test_a_type_that_another_tensor_has() -> None:
     )
     found = apply("cache-constant", script("", "x = x[:, [1, 0, 2]]", two))
     assert "register_buffer" not in found.text and "make_index(x.device)" in found.text
+
+
+INDEX = script("self.order = [0, 2, 1]", "x = x[:, self.order]")
+EMA = """from torch.optim.swa_utils import AveragedModel
+class Ema(AveragedModel):
+    def __init__(self, model, **more):
+        super().__init__(model, **more)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "kept"),
+    [
+        ("AveragedModel(model)", True),
+        ("AveragedModel(model, use_buffers=False)", True),
+        ("Ema(model, avg_fn=None)", True),
+        ("AveragedModel(model, None, None, True)", False),  # as older ones take it
+        ("AveragedModel(model, use_buffers=True)", False),
+        ("AveragedModel(model, use_buffers=len(X) > 3)", False),
+        ("Ema(model, use_buffers=True)", False),
+    ],
+)
+def test_whole_numbers_are_no_buffers_where_those_are_averaged(made: str, kept: bool) -> None:
+    text = INDEX.replace("optimizer =", f"{EMA}average = {made}\noptimizer =", 1)
+    text = text.replace(
+        "        losses", "        average.update_parameters(model)\n        losses"
+    )
+    assert ("register_buffer" in apply("cache-constant", text).text) == kept
+
+
+SHIFTS = """
+class Shift(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = [0.1, 0.2, 0.3]
+
+    def forward(self, x):
+        return x - torch.tensor(self.mean, device=x.device)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        {held}
+
+    def forward(self, x, i):
+        for shift in {shifts}:
+            x = shift(x)
+        return self.layer(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("held", "shifts", "kept"),
+    [
+        ("self.shifts = [Shift(), Shift()]", "self.shifts", False),
+        ("self.shifts = (Shift(),)", "self.shifts", False),
+        ("self.shifts = {'a': Shift()}", "self.shifts.values()", False),
+        ("self.shifts = []; self.shifts.append(Shift())", "self.shifts", False),
+        ("self.shifts = nn.ModuleList([Shift(), Shift()])", "self.shifts", True),
+        ("self.shifts = nn.ModuleList(); self.shifts.append(Shift())", "self.shifts", True),
+        ("self.shifts = nn.ModuleDict({'a': Shift()})", "self.shifts.values()", True),
+        ("self.shifts = [Shift()]; self.all = nn.Sequential(*self.shifts)", "self.shifts", True),
+        ("self.shifts = [Shift().to(device)]", "self.shifts", True),
+    ],
+)
+def test_modules_that_a_plain_list_holds_stay_on_the_host(
+    held: str, shifts: str, kept: bool
+) -> None:
+    text = HEAD.split("class Net")[0] + SHIFTS.replace("{held}", held).replace("{shifts}", shifts)
+    assert ("register_buffer" in apply("cache-constant", text + LOOP).text) == kept
+
+
+@pytest.mark.parametrize(
+    ("loaded", "kept"),
+    [
+        ("model.load_state_dict(torch.load('m.pt'))", True),
+        ("state = torch.load('m.pt')\nmodel.load_state_dict(state['model'])", True),
+        ("start = torch.load('m.pt')['start'].to(device)", True),
+        ("mean = torch.load('m.pt', weights_only=True).to(device)", True),
+        ("if len(X) > 9:\n    model = torch.load('m.pt').to(device)", False),
+        ("old = torch.load('m.pt')\nold.to(device)", False),
+        ("old = torch.load('m.pt')['model']\nold.eval()", False),
+        ("import pickle\nold = pickle.load(open('m.pt', 'rb'))\nold(X[0], I[0])", False),
+    ],
+)
+def test_networks_out_of_files_have_the_attributes_of_their_time(loaded: str, kept: bool) -> None:
+    found = apply("cache-constant", INDEX.replace("for epoch", f"{loaded}\nfor epoch", 1))
+    assert ("register_buffer" in found.text) == kept
+    assert kept or "files have whole networks" in found.refusals

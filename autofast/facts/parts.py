@@ -58,6 +58,13 @@ def parts_of(*modules: Thing) -> Mapping[int, Thing]:
     return found or remember(key, {id(t): t for t in with_contents(modules, _modules_in)})
 
 
+def moved_with(*modules: Thing) -> Mapping[int, Thing]:
+    """Modules, and those below them that ``.to(device)`` takes along, by id: none that a plain
+    list, tuple or dict of a module holds.
+    """
+    return {id(t): t for t in with_contents(modules, _registered) if is_module(t)}
+
+
 def held_by(*things: Thing) -> list[Thing]:
     """Things and whatever they hold, be it modules, functions or files."""
     return [t for t in with_contents(things, members) if not isinstance(t, PLAIN)]
@@ -68,6 +75,14 @@ def _modules_in(thing: Thing) -> Iterable[Thing]:
     if isinstance(thing, Ext) and not is_module(thing):
         return ()
     return (t for t in members(thing) if isinstance(t, COLLECTIONS) or is_module(t))
+
+
+def _registered(thing: Thing) -> Iterable[Thing]:
+    """What a module registers below itself; a container does so with the lists that it is given."""
+    if isinstance(thing, Ext) and is_module(thing):
+        own = (t for found in thing.attrs.values() for t in found if is_module(t))
+        return (*own, *(t for found in thing.args.each for t in found))
+    return (t for t in _modules_in(thing) if is_module(t) or isinstance(thing, COLLECTIONS))
 
 
 def moved_models(script: Script) -> list[Thing]:

@@ -132,6 +132,7 @@ class Unknown(Thing, metaclass=Pooled):
 
 
 STATE_DICT = Unknown("a state dict")  # of a module: also what is in it
+LOADED = Unknown("it is loaded from a file")  # what torch.load gives, and what is in it
 
 
 @dataclass(frozen=True)

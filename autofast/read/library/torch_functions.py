@@ -10,6 +10,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import AUTOCAST, FACTORIES, FUNCTIONAL_LOSSES, NO_GRAD, last_part
 from autofast.model.tensors import device_kinds, is_unknown_in, kind_asked, mixed, tensors_in
 from autofast.model.values import (
+    LOADED,
     NONE,
     NOTHING,
     NUMBER,
@@ -77,7 +78,7 @@ def _compiled(interp: Core, name: str, args: Arguments, node: Where) -> Values:
 
 @gives_for(*(f"{root}.load" for root in ROOTS))
 def _loaded(interp: Core, name: str, args: Arguments, node: Where) -> Values:
-    return values(Unknown("it is loaded from a file"))
+    return values(LOADED)
 
 
 @gives_for(*(f"torch.Tensor.{name}" for name in MOVES))

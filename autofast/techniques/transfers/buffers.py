@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import Replace
+from autofast.facts.averages import averages_buffers
 from autofast.facts.invariants import Invariants, own_constructor
 from autofast.model.calls import is_method, is_name, items_of
 from autofast.model.kinds import is_module
@@ -142,6 +143,8 @@ def changes_buffers(script: Script) -> bool:
     """Whether all buffers of a module are cast, averaged or looked through, or its attributes are
     taken from its dict."""
     if script.methods("buffers", "named_buffers", "_apply") or script.calls(*TAKES):
+        return True
+    if averages_buffers(script):
         return True
     for node in script.each(ast.Attribute):
         known = script.values(node.value) if node.attr in CASTS else ()

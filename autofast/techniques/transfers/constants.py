@@ -23,8 +23,9 @@ from autofast.edit.edits import (
 )
 from autofast.edit.order import Rank
 from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
+from autofast.facts.loaded import loads_networks
 from autofast.facts.of_numbers import OfObject, needed, written
-from autofast.facts.parts import parts_of
+from autofast.facts.parts import moved_with
 from autofast.facts.unread import unread
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in
@@ -130,6 +131,7 @@ def constants(
 
 def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterator[Constant]:
     often, kept = _run_often(script, hot), set[ast.AST]()
+    loaded = loads_networks(script)
     names: dict[Slot, tuple[str, Edit | None]] = {}  # what is kept, and what keeps it
     without, stored = list[Without](), list[Constant]()
     for transfer in script.transfers:
@@ -160,7 +162,7 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
             or ReadOnly(script).follow(node, None)
         ):
             continue
-        if is_stored_whole(script, cls):
+        if is_stored_whole(script, cls) or (module and loaded):
             stored += [Constant(node, (), copied, stored=True)] if once_made.safe else []
             continue
         this = method.args.args[0].arg
@@ -437,7 +439,7 @@ def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | N
     ):
         return None
     moved = [o.this for s in script.methods("to", "cuda") for o in s if o.this]
-    inside = parts_of(*moved, *_moved_by_lightning(script))
+    inside = moved_with(*moved, *_moved_by_lightning(script))
     objects = of_kind(_objects(script, method), Inst)
     places = [(t.node, t.made) for t in objects if id(t) in inside]
     if all(id(t) in inside or (t.node, t.made) in places for t in objects):  # copies, too
