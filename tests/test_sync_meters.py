@@ -18,6 +18,31 @@ SHOWN = "if i % 4 == 0:\n    "
 GIVEN = "m.update(loss.item(), x.size(0))\n"
 
 
+SMOOTHED = """\
+import operator
+from operator import attrgetter, methodcaller
+
+class Meter:
+    def __init__(self, alpha=0.9):
+        self.alpha = alpha
+        self.avg = 0.0
+
+    def update(self, val, n=1):
+        self.avg = self.alpha * self.avg + (1 - self.alpha) * val
+
+    def weigh(self, alpha):
+        self.alpha = alpha
+
+    def total(self):
+        return self.avg
+
+    def reset(self):
+        self.__init__()
+
+"""
+STEADY = SMOOTHED.replace("    def weigh(self, alpha):\n        self.alpha = alpha\n\n", "")
+
+
 OPTIONS = """\
 import argparse
 parser = argparse.ArgumentParser()
@@ -85,6 +110,58 @@ def test_looked_at_in_every_step(look: str, reason: str) -> None:
 )
 def test_what_may_look_at_it_unseen(look: str) -> None:
     not_kept(metered(SHOWN + look))
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        "m.alpha = 0.5",
+        "m.alpha *= 0.5",
+        "Meter.weigh(m, 0.5)",
+        "m.weigh(0.5)",
+        "setattr(m, 'alpha', 0.5)",
+        "[setattr(o, 'al' + 'pha', 0.5) for o in [m]]",
+    ],
+)
+def test_a_weight_that_is_set_in_between(look: str) -> None:
+    not_kept(metered(SHOWN + look, SMOOTHED if "weigh" in look else STEADY))
+
+
+def test_a_weight_that_stays() -> None:
+    same(metered(SHOWN + "print(m.avg)", STEADY), "m.keep(")
+    other = "class Other:\n    pass\n\no = Other()\n"
+    same(metered(SHOWN + "o.alpha = 2; print(m.avg)", STEADY + other), "m.keep(")
+    for again in ("m.reset()", "m.__init__()"):
+        same(metered(SHOWN + again, STEADY), "m.keep(")
+    same(metered(SHOWN + "print(attrgetter('real')(i), m.avg)", STEADY), "m.keep(")
+    several = STEADY.replace("self.alpha = alpha", "self.alpha = [alpha]")
+    several = several.replace("self.alpha *", "self.alpha[0] *").replace(
+        "- self.alpha", "- self.alpha[0]"
+    )
+    not_kept(metered(SHOWN + "m.alpha[0] = 0.5", several))
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        "print(max([m], key=attrgetter('avg')).alpha, list(map(attrgetter('avg'), [m])))",
+        "print(list(map(operator.attrgetter('avg'), [m])))",
+        "print(list(map(methodcaller('total'), [m])))",
+        "get = attrgetter\n    print(list(map(get('avg'), [m])))",
+        "print(list(map(getattr, [m], ['avg'])))",
+        "print('{m[0].avg}'.format_map({'m': [m]}))",
+    ],
+)
+def test_what_looks_at_it_by_a_name(look: str) -> None:
+    not_kept(metered(SHOWN + look, STEADY))
+
+
+def test_a_base_class_that_others_derive_from() -> None:
+    base = METER.replace("Meter", "Base").split("    def update")[0]
+    base += "    def total(self):\n        return self.sum\n\n"
+    mine = "class Meter(Base):\n    def update" + METER.split("    def update")[1]
+    other = "class Counter(Base):\n    pass\n\nc = Counter()\n"
+    not_kept(metered(SHOWN + "print(m.total(), c.total())", base + mine + other))
 
 
 @pytest.mark.parametrize(

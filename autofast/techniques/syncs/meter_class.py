@@ -32,7 +32,7 @@ from autofast.model.script import Script
 from autofast.model.several import of_kind, wordset
 from autofast.model.source import first_line, nodes_in, parent_of, source_of
 from autofast.model.syntax import DEFS, PAUSES, is_attribute, is_docstring, is_stored
-from autofast.model.values import Cls
+from autofast.model.values import Cls, Dict, Inst, Seq
 from autofast.rule import Refusal
 from autofast.techniques.syncs.sinks import only_counts, shares
 from autofast.techniques.syncs.steps import EVERY
@@ -57,7 +57,7 @@ class MeterClass:
         if len(found) != 1 or not mine:
             raise Refusal(f"`{method}` of {name} is no method of its own")
         self.func, self.update = found[0], mine[0]
-        if cls.external - {"builtins.object", "object"}:
+        if cls.ancestors() or cls.external - {"builtins.object", "object"}:
             raise Refusal(f"{name} derives from another class")
         if self.func.decorators or any(cls.find(n) for n in CUSTOM):
             raise Refusal(f"{name} does something of its own where attributes are set")
@@ -66,6 +66,7 @@ class MeterClass:
         if not only_counts(script, self.func):
             raise Refusal(f"`{method}` of {name} does more than keep its arguments")
         self._check_shown()
+        self._check_read()
 
     @property
     def me(self) -> str:
@@ -115,6 +116,33 @@ class MeterClass:
         return frozenset(n.attr for m in self._counting for n in _changed(m) if not is_stored(n))
 
     @cached_property
+    def only_read(self) -> frozenset[str]:
+        """Those that counting reads, itself or by a property, and does not set: what they are then
+        must be what they are when the numbers are counted.
+        """
+        return frozenset(n.attr for n in self._asked()) - self.attrs
+
+    def _asked(self) -> Iterator[ast.Attribute]:
+        found, by_name = [*self._counting], {m.name: m for m in self.methods}
+        for method in found:
+            for node in nodes_in(method, ast.Attribute):
+                if _is_own(node, method):
+                    other = by_name.get(node.attr)
+                    found += [other] if other is not None and other not in found else []
+                    yield node
+
+    def _check_read(self) -> None:
+        """Whether what counting reads besides is set as a whole, and not changed in place."""
+        for node in self._asked():
+            if node.attr in self.only_read and self.script.may_be(node, Inst, Seq, Dict):
+                raise Refusal(f"`{node.attr}`, which counting reads, may be changed")
+
+    @cached_property
+    def shown(self) -> frozenset[str]:
+        """The names by which others look at what it counts."""
+        return frozenset({*self.attrs, *self.cls.members, "__dict__"})
+
+    @cached_property
     def helpers(self) -> frozenset[str]:
         """What counting calls besides: who calls that alone gives no number after those kept."""
         return frozenset(m.name for m in self._counting[1:])
@@ -144,7 +172,7 @@ class MeterClass:
 
     def _looks(self, method: ast.FunctionDef) -> bool:
         """Whether a method may look at what is counted, itself."""
-        this, shown = method.args.args[0].arg, {*self.attrs, *self.helpers, "__dict__"}
+        this, shown = method.args.args[0].arg, {*self.attrs, *self.helpers, "__dict__", "__init__"}
         asked = (parent_of(n) for n in nodes_in(method, ast.Name) if n.id == this)
         return any(not is_attribute(a) or a.attr in shown for a in asked)
 

@@ -53,6 +53,7 @@ from autofast.rule import Refusal
 from autofast.techniques.syncs.kept import kept_template, without_graph
 from autofast.techniques.syncs.meter_calls import Counted, counted_numbers
 from autofast.techniques.syncs.meter_class import MeterClass
+from autofast.techniques.syncs.meter_names import check_by_name
 from autofast.techniques.syncs.reads import Read, read_template
 from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.step_places import StepPlaces, is_in_steps
@@ -238,6 +239,7 @@ class Meters:
 
     def _check_handed(self) -> None:
         """Whether nothing saves the meters, or looks at their attributes unseen."""
+        check_by_name(self.script, self.meter, self.objects)
         names, attrs = set[tuple[ast.AST, str]](), self.meter.attrs
         importers = self.script.analysis(Importers)
         for node in (n for n in of_kind(self.script.nodes, ast.expr) if not is_stored(n)):
@@ -315,7 +317,7 @@ class Meters:
         if (name := asked.attr) == self.meter.name and self._counts_numbers(asked):
             self.mixed = True
             return [Rewrite(asked, f"{{of}}.{self.meter.names[0]}", {"of": node})]
-        if name in self.meter.helpers:
+        if name in self.meter.helpers or name == "__init__":
             return self._seen(node, wrap, True)
         members = self.cls.find(name)
         if members is None:
