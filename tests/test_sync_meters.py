@@ -127,6 +127,15 @@ def test_a_weight_that_is_set_in_between(look: str) -> None:
     not_kept(metered(SHOWN + look, SMOOTHED if "weigh" in look else STEADY))
 
 
+NAMED = "\n\ndef change(parts, name):\n    for part in parts():\n        setattr(part, name, 0)\n        part.__delattr__('gone')\n"
+
+
+def test_something_unknown_whose_attribute_has_no_known_name() -> None:
+    """It is no meter where counting reads nothing but what it sets itself."""
+    same(metered(SHOWN + "print(m.avg)", METER + NAMED), "m.keep(")
+    not_kept(metered(SHOWN + "print(m.avg)", STEADY + NAMED))
+
+
 def test_a_weight_that_stays() -> None:
     same(metered(SHOWN + "print(m.avg)", STEADY), "m.keep(")
     other = "class Other:\n    pass\n\no = Other()\n"

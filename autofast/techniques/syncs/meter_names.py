@@ -14,6 +14,7 @@ from autofast.model.calls import (
     is_method,
     is_name,
     literal_of,
+    receiver_of,
     short_name,
     variable_name,
 )
@@ -44,6 +45,11 @@ def check_by_name(script: Script, meter: MeterClass, objects: Container[Thing]) 
             t not in objects and not isinstance(t, Unknown) and t is not meter.cls for t in found
         )
 
+    def is_one(expr: ast.expr) -> bool:
+        return any(t in objects or t is meter.cls for t in script.values(expr))
+
+    # what is not known, and set by a name that is not, matters for what counting only reads
+    unnamed = may_be_one if meter.only_read else is_one
     for node in script.nodes:
         match node:
             case ast.Name() | ast.Attribute() if not is_stored(node) and _gets(script, node, meter):
@@ -53,7 +59,7 @@ def check_by_name(script: Script, meter: MeterClass, objects: Container[Thing]) 
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) if name in meter.only_read:
                 if not _sets_up(node) and may_be_one(node.value):
                     raise Refusal(f"sets `{name}`, which counting reads", node)
-            case ast.Call() if _sets_by_name(node, meter, may_be_one):
+            case ast.Call() if _sets_by_name(node, meter, may_be_one, unnamed):
                 raise Refusal("may set what counting reads", node)
 
 
@@ -94,14 +100,21 @@ def _sets_up(node: ast.Attribute) -> bool:
 
 
 def _sets_by_name(
-    call: ast.Call, meter: MeterClass, may_be_one: Callable[[ast.expr], bool]
+    call: ast.Call,
+    meter: MeterClass,
+    named: Callable[[ast.expr], bool],
+    unnamed: Callable[[ast.expr], bool],
 ) -> bool:
     """``setattr(meter, "alpha", 0.99)``"""
     if short_name(call.func) not in SETTERS or meter.own(function_of(call)):  # these read first
         return False
-    given = call.args if variable_name(call.func) or len(call.args) > 2 else []
-    if len(given) < 2:
+    whole = 2 if "del" in short_name(call.func) else 3  # with the object, where it is a function
+    given, this = call.args, receiver_of(call)
+    if len(given) == whole - 1 and this is not None:
+        given = [this, *given]
+    if len(given) != whole:
         return True
     name = literal_of(given[1])
-    mine = meter.only_read | meter.attrs
-    return (not isinstance(name, str) or name in mine) and may_be_one(given[0])
+    if not isinstance(name, str):
+        return unnamed(given[0])
+    return name in meter.only_read | meter.attrs and named(given[0])
