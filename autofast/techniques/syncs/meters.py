@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.edit.edits import Edit, Rewrite, Wrap
@@ -59,6 +58,7 @@ from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.step_places import StepPlaces, is_in_steps
 from autofast.techniques.syncs.steps import InFew, catching_statements, where_shown
 from autofast.techniques.syncs.store_uses import holders_of, taker
+from autofast.techniques.syncs.stores import Changed
 from autofast.techniques.syncs.summable import EXACT, parts_of
 from autofast.write.spelling import has_float64, torch_in
 
@@ -73,17 +73,9 @@ ORDERING = wordset("sorted reversed max min any all sum")  # by keys and methods
 SAVING = ("torch.save", "pickle.", "copy.", "joblib.", "dill.", "cloudpickle.", "builtins.vars")
 
 
-@dataclass(frozen=True)
-class Kept:
-    """The edits that let meters keep tensors (or ``why`` there are none), and what they put off."""
-
-    reads: list[Read]
-    edits: list[Edit]
-    rounds: bool = False
-    why: str = ""
-
-
-def kept_in_meters(script: Script, every: list[Read], well: Container[ast.AST]) -> Iterator[Kept]:
+def kept_in_meters(
+    script: Script, every: list[Read], well: Container[ast.AST]
+) -> Iterator[Changed]:
     """What becomes of the numbers that steps give to objects which count them, where not all of
     those of a class are put off ``well`` otherwise.
     """
@@ -96,7 +88,7 @@ def kept_in_meters(script: Script, every: list[Read], well: Container[ast.AST]) 
             yield from _kept_by(script, several)
 
 
-def _kept_by(script: Script, several: list[Counted]) -> Iterator[Kept]:
+def _kept_by(script: Script, several: list[Counted]) -> Iterator[Changed]:
     """What becomes of the numbers that objects of one class get: some of them may have to count in
     every step.
     """
@@ -109,7 +101,7 @@ def _kept_by(script: Script, several: list[Counted]) -> Iterator[Kept]:
             return
     except Refusal as reason:
         fit, why = [], str(reason)
-    yield Kept(_reads_of([c for c in several if c not in fit]), [], why=why)
+    yield Changed(_reads_of([c for c in several if c not in fit]), [], why=why)
     if fit:
         yield from _kept_by(script, fit)
 
@@ -146,7 +138,7 @@ class Meters:
                 found, why = found | mine, why or str(reason)
         return found, why
 
-    def kept(self) -> Kept:
+    def kept(self) -> Changed:
         """What is written where none is unsuited."""
         hows = {c.read.how for c in self.several}
         if len(self.values) != 1 or len(hows) != 1:
@@ -162,7 +154,7 @@ class Meters:
         edits += self.meter.edits(read_template(hows.pop()), self.values.pop(), mixed)
         given = {id(r): r for c in self.several for r in c.given}.values()
         edits += [self._given_tensor(read) for read in given]
-        return Kept(_reads_of(self.several), edits, self.rounds)
+        return Changed(_reads_of(self.several), edits, self.rounds)
 
     # ----------------------------------------------------------------- where numbers are given
     def _check(self, counted: Counted) -> str:

@@ -47,7 +47,7 @@ from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
 from autofast.techniques.syncs.steps import is_step, runs_in_steps, where_shown, works_between
-from autofast.techniques.syncs.stores import changed_stores
+from autofast.techniques.syncs.stores import Changed, changed_stores
 from autofast.techniques.syncs.summable import is_summed, kind_of_sum
 
 REPEATING = (gains.read_again, gains.read_twice)
@@ -99,16 +99,21 @@ def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
     )
 
 
+def as_changed(made: Changed) -> Iterator[Found]:
+    """The findings of reads that what keeps their numbers puts off, or the reason why it cannot."""
+    places: list[Said] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
+    if made.why:
+        used = {r.node for r in made.reads}
+        yield from ((Finding(place, what, refusal=made.why), used) for place, what in places)
+    else:
+        effect = Effect.ROUNDING if made.rounds else None
+        yield from group(places, made.edits, made.reads, effect=effect)
+
+
 def in_stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[Found]:
     """Reads that go into lists and attributes, which then hold tensors."""
     for made in changed_stores(script, every, lists):
-        places: list[Said] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
-        if made.why:
-            used = {r.node for r in made.reads}
-            yield from ((Finding(place, what, refusal=made.why), used) for place, what in places)
-        else:
-            effect = Effect.ROUNDING if made.rounds else None
-            yield from group(places, made.edits, made.reads, effect=effect)
+        yield from as_changed(made)
 
 
 def in_moves(script: Script, every: list[Read]) -> Iterator[Found]:
@@ -137,13 +142,7 @@ def in_meters(script: Script, every: list[Read], well: set[ast.expr]) -> Iterato
     are all put off ``well`` otherwise.
     """
     for made in kept_in_meters(script, every, well):
-        places: list[Said] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
-        if made.why:
-            used = {r.node for r in made.reads}
-            yield from ((Finding(place, what, refusal=made.why), used) for place, what in places)
-        else:
-            effect = Effect.ROUNDING if made.rounds else None
-            yield from group(places, made.edits, made.reads, effect=effect)
+        yield from as_changed(made)
 
 
 def in_loops_and_meters(script: Script, every: list[Read]) -> Iterator[Found]:

@@ -88,7 +88,7 @@ class Changed:
 
     reads: list[Read]
     edits: list[Edit]
-    rounds: bool
+    rounds: bool = False
     why: str = ""
 
 
