@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.facts.arrays import JOINED, array_of, array_origins, arrays_change, held_under
-from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
+from autofast.facts.invariants import Invariants, own_constructor
 from autofast.facts.loader_uses import is_known
 from autofast.facts.loaders import (
     OF_RANKS,
@@ -19,6 +19,7 @@ from autofast.facts.loaders import (
     loader_argument,
     own_argument,
 )
+from autofast.facts.read_only import ReadOnly
 from autofast.facts.workers.shared_state import (
     changed_since_built,
     files_written_since_built,

@@ -6,7 +6,8 @@ import ast
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from autofast.facts.invariants import ASKED, IMPURE, Invariants
+from autofast.facts.invariants import IMPURE, Invariants
+from autofast.facts.read_only import ASKED
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.program import Flow

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.element_reads import LENGTH, NUMBERS, ONE, READS, SIZES, VIEWS
-from autofast.facts.invariants import ReadOnly
+from autofast.facts.read_only import ReadOnly
 from autofast.flow.callgraph import Function, code_of
 from autofast.flow.usage import Act, Usage, is_identity
 from autofast.flow.valueflow import Answer, ValueFlow, Verdict, first_reason

@@ -22,10 +22,11 @@ from autofast.edit.edits import (
     plain_code,
 )
 from autofast.edit.order import Rank
-from autofast.facts.invariants import Invariants, ReadOnly, own_constructor
+from autofast.facts.invariants import Invariants, own_constructor
 from autofast.facts.loaded import loads_networks
 from autofast.facts.of_numbers import OfObject, needed, written
 from autofast.facts.parts import moved_with
+from autofast.facts.read_only import ReadOnly
 from autofast.facts.unread import unread
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.positions import happens_in

@@ -10,7 +10,8 @@ from autofast.edit.edits import Before, Remove
 from autofast.edit.order import Rank
 from autofast.facts.aliases import may_be, writes_to, written_after
 from autofast.facts.arrays import array_origins
-from autofast.facts.invariants import Invariants, ReadOnly
+from autofast.facts.invariants import Invariants
+from autofast.facts.read_only import ReadOnly
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import Loop, loops_around
 from autofast.flow.memory import Memory

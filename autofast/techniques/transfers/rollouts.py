@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import After, Edits, Rewrite
-from autofast.facts.invariants import ReadOnly
+from autofast.facts.read_only import ReadOnly
 from autofast.flow.build import is_try
 from autofast.flow.defuse import Definition
 from autofast.flow.holders import Holders

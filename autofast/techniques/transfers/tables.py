@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from autofast.edit.edits import Before, Edit, Edits, Import, Remove, Replace, Rewrite, plain_code
 from autofast.facts.double_backward import functional_derivative
-from autofast.facts.invariants import Invariants, ReadOnly
+from autofast.facts.invariants import Invariants
 from autofast.facts.of_numbers import OfNumbers, needed, written
+from autofast.facts.read_only import ReadOnly
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.scopes import mentions
 from autofast.flow.usage import Act, usage_of
