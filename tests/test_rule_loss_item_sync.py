@@ -184,6 +184,47 @@ def test_what_is_put_away_is_read_after_the_loop(step: str, start: str, end: str
     assert len(kept) == 6 and not any(k.requires_grad for k in kept)
 
 
+BY_HEADS = """\
+class ByHeads(nn.Module):
+    def __init__(self, average=True):
+        super().__init__()
+        self.average, self.criterion = average, self._squared
+
+    def forward(self, outputs):
+        if isinstance(outputs, (tuple, list)):
+            loss = START
+            for i, part in enumerate(outputs):
+                loss += self.criterion(part)
+            if self.average:
+                loss /= i + 1
+        else:
+            loss = self.criterion(outputs)
+        return loss
+
+    def _squared(self, x):
+        return F.mse_loss(x, torch.ones_like(x))
+
+"""
+MORE = "extra = ByHeads(i > 1)(list(model(x)))\nloss = loss + extra"
+
+
+def test_a_loss_that_begins_as_a_number() -> None:
+    """A number of Python has no `item()`: what is read is a tensor."""
+    text = HEAD + BY_HEADS.replace("START", "0.0")
+    step, end = "total += extra.item()", "print(repr(total))"
+    done = same(text + training(step, "total = 0.0", end, MORE), "total += extra.detach()")
+    assert len(done.fixes) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "read"), [("0.0", "float(extra)"), ("np.float64(0)", "extra.item()")]
+)
+def test_numbers_that_can_be_read_in_the_same_way(start: str, read: str) -> None:
+    """``float()`` takes numbers, and those of NumPy's have an ``item()``."""
+    text = HEAD + BY_HEADS.replace("START", start)
+    untouched(text + training(f"total += {read}", "total = 0.0", "print(repr(total))", MORE))
+
+
 @pytest.mark.parametrize("given", ["loss.item(), x.size(0)", "val=loss.item(), n=len(y)"])
 def test_a_meter_keeps_tensors_until_somebody_asks(given: str) -> None:
     text = HEAD + METER + training(f"total.update({given})", "total = Meter()", "print(total)")

@@ -41,6 +41,7 @@ from autofast.model.values.questions import (
     why_unknown,
 )
 from autofast.model.values.simple import (
+    COUNT,
     LOADED,
     NONE,
     NUMBER,

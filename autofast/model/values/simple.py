@@ -179,4 +179,5 @@ def result_of(name: str) -> Unknown:
 
 
 NUMBER: Values = frozenset({Num()})  # any number
+COUNT: Values = frozenset({Num(scalar=True)})  # one number of Python's
 NONE: Values = frozenset({Const(None)})

@@ -14,8 +14,8 @@ from autofast.model.limits import PASSES
 from autofast.model.names import canonical, first_part
 from autofast.model.source import walk
 from autofast.model.values import (
+    COUNT,
     NOTHING,
-    NUMBER,
     OBJECTS,
     ByName,
     Const,
@@ -198,14 +198,14 @@ class Loops(Statements):
         for part in _augmented(node):
             match part:
                 case ast.Name(id=name) if _is_number(env.vars.get(name)):
-                    env.vars[name] = NUMBER
+                    env.vars[name] = COUNT
                 case ast.Name(id=name) if _is_number(env.module.vars.get(name)):
                     CLOCK.tick(env.module.vars, name)
-                    env.module.vars[name] = NUMBER
+                    env.module.vars[name] = COUNT
                 case ast.Attribute(value=owner, attr=name):
                     for thing in self.expr(owner, env):
                         if isinstance(thing, OBJECTS) and _is_number(thing.attrs.get(name)):
-                            thing.attrs[name] = NUMBER
+                            thing.attrs[name] = COUNT
 
     def collect(self) -> None:
         """A loop's record ends: what it returned belongs to the function around it."""

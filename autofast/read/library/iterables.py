@@ -11,6 +11,7 @@ from autofast.model.several import all_known
 from autofast.model.tensors import mixed, tensors_in
 from autofast.model.values import (
     COLLECTIONS,
+    COUNT,
     NONE,
     NOTHING,
     NUMBER,
@@ -249,7 +250,7 @@ def _length(interp: Core, name: str, args: Arguments, node: Where) -> Values:
 
 @gives_for("builtins.range")
 def _range(interp: Core, name: str, args: Arguments, node: Where) -> Values:
-    return values(interp.intern(Seq, (node, "range"), lambda: Seq(node, None, NUMBER, "range")))
+    return values(interp.intern(Seq, (node, "range"), lambda: Seq(node, None, COUNT, "range")))
 
 
 @gives_for(*COMBINES)

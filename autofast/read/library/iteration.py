@@ -15,6 +15,7 @@ from autofast.model.names import GRAPHS, GRIDS, NAMED_TUPLE, last_part
 from autofast.model.tensors import SHAPE, tensors_in
 from autofast.model.values import (
     COLLECTIONS,
+    COUNT,
     NOTHING,
     NUMBER,
     OBJECTS,
@@ -98,7 +99,7 @@ def _iterate(interp: Core, thing: Thing, node: ast.AST) -> Values:
     if isinstance(thing, Ext) and "over" in thing.attrs:
         inner = iterate(interp, thing.attrs["over"], node)
         if thing.name == "builtins.enumerate":
-            return interp.tuple_of(node, (NUMBER, inner), thing)
+            return interp.tuple_of(node, (COUNT, inner), thing)
         return inner
     if isinstance(thing, Seq):
         return thing.any() or values(Unknown("the list is empty here"))

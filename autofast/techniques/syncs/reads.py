@@ -14,7 +14,7 @@ from autofast.model.script import Script
 from autofast.model.several import grouped, surely
 from autofast.model.source import statement_of
 from autofast.model.syntax import is_attribute
-from autofast.model.values import NOTHING, Const, Tensor, certainly
+from autofast.model.values import NOTHING, Const, Num, Tensor, certainly, is_const
 from autofast.ops import draws, is_in_place
 from autofast.techniques.syncs.scalar_tensors import is_scalar
 
@@ -89,7 +89,7 @@ def scalar_reads(script: Script) -> list[Read]:
             continue
         if how != "numpy" or is_scalar(script, core):
             found.append(Read(node, core, how))
-    return [r for r in found if _is_tensor(script, r.core) and not is_spelled(r.node)]
+    return [r for r in found if _is_tensor(script, r) and not is_spelled(r.node)]
 
 
 def recorded(script: Script) -> Iterator[Read]:
@@ -111,9 +111,17 @@ def _parts(given: ast.expr) -> list[ast.expr]:
     return [given]
 
 
-def _is_tensor(script: Script, core: ast.expr) -> bool:
-    """Whether nothing but a tensor is read; what may be None besides would be an error already."""
-    if all(isinstance(t, Tensor) or t == Const(None) for t in script.values(core)):
+def _is_tensor(script: Script, read: Read) -> bool:
+    """Whether nothing but a tensor is read; what may be None besides, or a number of Python's that
+    is asked for its ``item()``, would be an error already.
+    """
+    core, by_method = read.core, read.how == "item" and is_method(read.node, "item")
+    if all(
+        isinstance(t, Tensor)
+        or t == Const(None)
+        or (by_method and (is_const(t, int, float) or (isinstance(t, Num) and t.scalar)))
+        for t in script.values(core)
+    ):
         return True
     here = [getattr(s, "value", None) for s in statements_beside(statement_of(core))]
     backwards = (call.func.value for call in here if is_method(call, "backward"))
