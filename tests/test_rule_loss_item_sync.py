@@ -225,6 +225,32 @@ def test_numbers_that_can_be_read_in_the_same_way(start: str, read: str) -> None
     untouched(text + training(f"total += {read}", "total = 0.0", "print(repr(total))", MORE))
 
 
+FIXED = """\
+class Fixed(torch.distributions.Categorical):
+    def entropy(self):
+        return super().entropy().sum(-1)
+
+"""
+WITH_INIT = "    def __init__(self, scores):\n        super().__init__(logits=scores)\n\n"
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_distribution_that_extends_one_of_torch(own: bool) -> None:
+    """What it computes is on the device of its parameters."""
+    made = "Fixed(model(x))" if own else "Fixed(logits=model(x))"
+    text = HEAD + FIXED.replace("    def entropy", WITH_INIT * own + "    def entropy")
+    step = "total += entropy.item()"
+    more = f"entropy = {made}.entropy()\nloss = loss - 0.1 * entropy"
+    end = "print(repr(total))"
+    same(text + training(step, "total = 0", end, more), "entropy.detach()")
+
+
+@pytest.mark.parametrize("made", ["Fixed(logits=model(x).cpu())", "Fixed(logits=torch.ones(8, 3))"])
+def test_a_distribution_of_the_host(made: str) -> None:
+    step, more = "total += entropy.item()", f"entropy = {made}.entropy()"
+    untouched(HEAD + FIXED + training(step, "total = 0", "print(repr(total))", more))
+
+
 @pytest.mark.parametrize("given", ["loss.item(), x.size(0)", "val=loss.item(), n=len(y)"])
 def test_a_meter_keeps_tensors_until_somebody_asks(given: str) -> None:
     text = HEAD + METER + training(f"total.update({given})", "total = Meter()", "print(total)")

@@ -257,6 +257,7 @@ def super_method(interp: Core, this: Ext, name: str, args: Arguments, node: Wher
                 inst.attrs.setdefault("dataset", args.positional[0].values)
         if module_parts.is_container(inst) and isinstance(inst, Inst):
             module_parts.keep_parts(interp, inst, args)
+        distributions.begin(interp, inst, args, node)
         return NONE
     if name == "__iter__" and is_loader(inst):
         batches = interp.intern(

@@ -97,6 +97,8 @@ def attribute(interp: Core, thing: Thing, name: str, node: Where) -> Values:
             if name.startswith("num_"):
                 return NUMBER
             return values(thing.but(rank="", fresh="", loss_first=False, sure=False))
+    if (computed := distributions.attribute(thing, name)) is not None:
+        return computed
     if isinstance(thing, Ext):
         if thing.name == "builtins.super":
             return _super_attribute(interp, thing, name, node)
@@ -124,8 +126,6 @@ def attribute(interp: Core, thing: Thing, name: str, node: Where) -> Values:
                 return thing.args.get(0, "dataset") or values(Unknown("its dataset is not known"))
             if name in OF_LOADERS and thing.arg(name):
                 return thing.arg(name)
-        if (computed := distributions.attribute(thing, name)) is not None:
-            return computed
         if is_module(thing) and name in ("weight", "bias"):
             sure = name == "weight" and "Norm" not in thing.name  # or the layer may have none
             return values(Tensor(param="param", grad=True, rank="" if sure else "?"))
