@@ -401,3 +401,12 @@ def test_networks_out_of_files_have_the_attributes_of_their_time(loaded: str, ke
     found = apply("cache-constant", INDEX.replace("for epoch", f"{loaded}\nfor epoch", 1))
     assert ("register_buffer" in found.text) == kept
     assert kept or "files have whole networks" in found.refusals
+
+
+def test_what_a_file_itself_uploads_has_no_object_to_keep_it() -> None:
+    loop = "for step in range(3):\n    start = [1]\n    x = torch.tensor(start, device=device)\n"
+    model = "model = nn.Embedding(4, 2).to(device)\n"
+    rest = "    loss = model(x).sum()\n    loss.backward()\n    optimizer.step()\n"
+    made = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    done = apply("cache-constant", HEAD + model + made + loop + rest)
+    assert not done.fixes and "internal error" not in done.refusals

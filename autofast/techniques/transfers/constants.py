@@ -151,7 +151,8 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
         node, made, copied = once_made.node, once_made.made, once_made.copied
         idle, spelled = once_made.idle, once_made.code
         method = function_of(node)
-        assert isinstance(method, ast.FunctionDef)
+        if not isinstance(method, ast.FunctionDef):
+            continue  # code of a file: no object has it
         init, cls = own_constructor(method), class_of(script, method)
         module = cls is not None and bool(cls.external & MODULE_BASES)
         before = _made_before(script, made, method, init)
