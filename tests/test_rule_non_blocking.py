@@ -315,6 +315,27 @@ def test_batches_that_are_changed_afterwards() -> None:
     ).fixes  # something else
 
 
+SHIFT = "def shift(t):\n    t *= 2\n    return t\n\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "move", "applied"),
+    [
+        # another batch, before the loop
+        (f"{SHIFT}first, _ = next(iter(loader))\nfirst = shift(first)", BOTH, True),
+        (SHIFT, "a, b = x.to(device), y.to(device)\nx = shift(x)\nx, y = a, b", False),
+        (SHIFT, f"x = shift(x)\n{BOTH}", True),
+        # memory of its own, on the device: sizes, not data
+        ("", BOTH + "\nextra = y.data.new(1).zero_()", True),
+        ("", BOTH + "\nextra = x.data.new(x.shape)\nextra[:, 0] = 0", True),
+        ("", "a, b = x.to(device), y.to(device)\nz = x.new(x)\nz.zero_()\nx, y = a, b", False),
+    ],
+)
+def test_what_is_changed_is_another_or_comes_first(more: str, move: str, applied: bool) -> None:
+    done = made(more=more, move=move)
+    assert bool(done.fixes) is applied, done.refusals
+
+
 @pytest.mark.parametrize(
     ("change", "applied"),
     [

@@ -147,7 +147,7 @@ class Memory:
                 return bool(values(inner)) and (
                     _computes(f"torch.{attr}")
                     or (is_view(attr) and self.is_fresh(inner))
-                    or (attr == "new" and len(args) > 1)  # of sizes; of one tensor it is a view
+                    or (attr == "new" and self._are_sizes(args))
                 )
             case ast.Call(func=func):
                 return surely(
@@ -205,6 +205,10 @@ class Memory:
             else:
                 return None
         return frozenset(found)
+
+    def _are_sizes(self, args: list[ast.expr]) -> bool:
+        """Whether ``x.new(*args)`` is told sizes, or numbers: of one tensor it would be a view."""
+        return len(args) != 1 or certainly(self.script.values(args[0]), Const, Num, Seq)
 
     def is_apart(self, expr: ast.expr) -> bool:
         """Whether all that ``expr`` may hold is certainly in memory of its own: to write to it

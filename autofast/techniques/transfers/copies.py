@@ -12,12 +12,13 @@ from autofast.facts.batch_escapes import BatchEscapes
 from autofast.facts.loaders import cannot_pin, is_managed, of_array, pinning_advice, stays_unpinned
 from autofast.flow import scopes
 from autofast.flow.memory import Memory
+from autofast.flow.program import graph_of
 from autofast.model.calls import is_method, literal_of, may_give, short_name
 from autofast.model.events import BranchFrame, Occurrence, Site, below, inside, loops
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in, wordset
-from autofast.model.source import at, is_same_function, nodes_in, parent_of, source_of
+from autofast.model.source import ancestors, at, is_same_function, nodes_in, parent_of, source_of
 from autofast.model.syntax import LOOPS, VARIABLES
 from autofast.model.tensors import NOT_CUDA
 from autofast.model.values import (
@@ -166,6 +167,9 @@ def _written_after(script: Script, move: Move) -> str:
     first = move.site.occurrences[0]
     around = loops(first.stack)
     loop = next((f for f in reversed(around) if f.loaders), None)
+    # Where the loop itself gives the batches, each turn has another one.
+    own = [n for n in ancestors(move.node) if loop is not None and n is loop.node]
+    turn = next((n for n in own if isinstance(n, LOOPS)), None)
     # The batch is copied on some ways through the loop alone.
     within = below(first.stack, loop.node) if loop is not None else first.stack
     chosen = any(not f.known for f in of_kind(within, BranchFrame))
@@ -203,7 +207,10 @@ def _written_after(script: Script, move: Move) -> str:
         known = [o for s in sites.get(call, ()) for o in s]
         if known and chosen and all(map(_gets_both, known)):
             continue  # what was copied comes here: what was not, on ways without the copy
-        here = handed or is_same_function(node, move.node)
+        here = handed or (
+            is_same_function(node, move.node)
+            and graph_of(script, node).may_follow(node, move.node, turn)
+        )
         if (not known and (mine or handed) and here) or any(
             o.order > first.order
             and (loop is None or not loop.is_statement or inside(o.stack, loop.node))
