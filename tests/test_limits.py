@@ -106,6 +106,17 @@ def layers_that_are_chosen(n: int) -> str:
     )
 
 
+def copies_of_what_holds_one_another(n: int) -> str:
+    return (
+        "import copy\nclass Part:\n    def __init__(self, *parts):\n        self.parts = parts\n"
+        + "p0 = Part()\n"
+        + "".join(f"p{i} = Part({', '.join(f'p{j}' for j in range(i))})\n" for i in range(1, n))
+        + "def keep(parts):\n    return copy.deepcopy(parts)\n"
+        + f"a = [{', '.join(f'p{i}' for i in range(n))}]\n"
+        + "for i in range(9):\n    a = keep({'all': a, **{str(j): p for j, p in enumerate(a)}})['all']\n"
+    )
+
+
 # How much of each, and how much at most for twice as much: nothing may grow faster than with the
 # square.
 PROGRAMS: dict[str, tuple[Callable[[int], str], int]] = {
@@ -117,6 +128,7 @@ PROGRAMS: dict[str, tuple[Callable[[int], str], int]] = {
     "a long chain of conditions": (long_chain, 60),
     "a large table": (table, 400),
     "a long file": (long_file, 1_250),
+    "copies of what holds one another": (copies_of_what_holds_one_another, 24),
     "networks by name": (layers_that_are_chosen, 15),
 }
 

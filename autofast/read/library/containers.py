@@ -365,6 +365,7 @@ def deep_copied(interp: Core, thing: Thing, node: Where, done: ById | None = Non
         for part in with_contents((thing,), attributes):
             if isinstance(part, (Dict, Seq, Inst, Ext)) and not is_module(part):
                 part.made = (*(f for f in part.made if f is not OVER), OVER)
+                done[id(part)] = part  # also where it is met once more
         return thing
     if not isinstance(thing, (Dict, Seq, Inst, Ext)) or is_module(thing):
         return copied(interp, thing, node)
