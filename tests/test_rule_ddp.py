@@ -651,6 +651,76 @@ def test_parameters_that_a_step_leaves_out():
     assert "find_unused_parameters=True" in done(text, first=1)[0].text
 
 
+OWN_WEIGHTS = """
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(5, 3), nn.Linear(5, 1)
+        self.spread = nn.Parameter(torch.zeros(2))
+
+    def forward(self, x):
+        return self.first(x), self.second(x)
+
+
+model = Both()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for x, y in loader:
+        optimizer.zero_grad()
+        one, other = model(x)
+        loss = F.cross_entropy(one, y) + F.mse_loss(other, x[:, :1])
+        loss = LOSS
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "weight"),
+    [
+        ("loss * torch.exp(-model.spread[0]) + model.spread.sum()", "model.spread[0]"),
+        ("loss + 0.01 * sum(p.abs().sum() for p in model.parameters())", "p"),
+        ("loss + 0.01 * model.second.weight.norm()", "model.second.weight"),
+    ],
+)
+def test_weights_that_a_loss_uses_past_forward(loss: str, weight: str):
+    """With find_unused_parameters such a weight is ready before the backward, and once more in
+    it.
+    """
+    why = refused(HEAD + OWN_WEIGHTS.replace("LOSS", loss))
+    assert f"the loss uses `{weight}`" in why and "returns several values" in why
+
+
+def test_weights_that_a_loss_uses_beside_forward():
+    loss = "loss + 0.01 * sum(p.abs().sum() for p in model.parameters())\n        loss.backward()"
+    done(HEAD + LOOP.replace("loss.backward()", f"loss = {loss}"))
+
+
+CLIP = """
+def clip(grad):
+    return grad.clamp(-0.001, 0.001)
+"""
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "model[0].weight.register_hook(lambda g: g.clamp(-0.001, 0.001))\n",
+        "model[2].weight.register_hook(clip)\n",
+        "model[2].register_full_backward_hook(lambda m, i, o: (i[0].clamp(-0.001, 0.001),))\n",
+        "model[0].weight.register_hook(lambda g: g / g.norm())\n",
+        "model[0].weight.register_hook(lambda g: g * g.sign())\n",
+    ],
+)
+def test_hooks_that_see_gradients_before_they_are_averaged(hook: str):
+    assert "sees the gradients of one process" in refused(HEAD + CLIP + hook + LOOP)
+
+
+def test_hooks_that_only_scale():
+    mask = "mask = (torch.arange(16) > 3).float()[:, None]\n"
+    done(HEAD + mask + "model[0].weight.register_hook(lambda g: -g * mask / 2)\n" + LOOP)
+
+
 # --------------------------------------------------------------------------------------------- ends
 def test_torchrun_itself_and_a_crash():
     """One process that fails ends all, and its error is shown."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from autofast.facts.optimizers import fused_with_momentum
 from autofast.facts.parts import parts_of
@@ -120,6 +121,12 @@ def against_scaler(script: Script) -> str:
         if kind.startswith(DIFFERENTIATES) and not _is_dead(script, site.node):
             return f"{kind}() on {at(site)} computes gradients that nothing scales"
     return fused_with_momentum(script)
+
+
+def gradient_hooks(script: Script) -> Iterator[ast.Attribute]:
+    """Where code is set that sees gradients before an optimizer does."""
+    asked = (n for n in script.each(ast.Attribute) if n.attr in HOOKS and script.reached(n))
+    return (n for n in asked if not script.must_be(n, Bound))
 
 
 def _is_of(thing: Thing, library: str) -> bool:

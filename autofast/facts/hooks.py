@@ -10,7 +10,7 @@ from autofast.flow.callgraph import Callee, CallGraph, code_of
 from autofast.flow.positions import common_frames, happens_in, nodes_of
 from autofast.flow.program import graph_of
 from autofast.flow.scopes import parameters
-from autofast.model.calls import call_of, short_name
+from autofast.model.calls import call_of, names_in, short_name
 from autofast.model.contents import members, with_contents
 from autofast.model.events import LoopFrame, Occurrence
 from autofast.model.kinds import is_module
@@ -156,3 +156,38 @@ def _parts(model: Model) -> Iterator[Thing]:
 def _runs_behind(later: Occurrence, first: Occurrence) -> bool:
     common = later.stack[: common_frames(later.stack, first.stack)]
     return later.order > first.order or any(isinstance(f, LoopFrame) for f in common)
+
+
+def only_scales(script: Script, hook: ast.expr) -> bool:
+    """Whether code that is given a gradient only gives it back multiplied by something else: then
+    it is the same whether gradients are averaged before or after it.
+    """
+    code = [c for t in script.values(hook) for c in code_of(t)]
+    return bool(code) and all(_is_multiple(c) for c in code)
+
+
+def _is_multiple(code: Callee) -> bool:
+    names = [p.arg for p in parameters(code.function)[int(code.is_bound) :]]
+    match code.function.body:
+        case [ast.Return(value=ast.expr() as result)]:
+            pass
+        case ast.expr() as result:
+            pass
+        case _:
+            return False
+    return len(names) == 1 and _multiplies(result, names[0])
+
+
+def _multiplies(expr: ast.AST, name: str) -> bool:
+    match expr:
+        case ast.Name(id=read):
+            return read == name
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return _multiplies(inner, name)
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Div() as op, right=right):
+            if name not in names_in(right):
+                return _multiplies(left, name)
+            return (
+                isinstance(op, ast.Mult) and name not in names_in(left) and _multiplies(right, name)
+            )
+    return False

@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from autofast.facts.gradient_accesses import gradient_hooks
 from autofast.facts.updates.averages import average_in_variable, keeps_average
 from autofast.facts.used_parameters import parameters_of
 from autofast.flow.frequency import is_rare
@@ -41,13 +42,6 @@ FINE = {
     "scheduler": wordset("step get_last_lr get_lr state_dict"),
     "scaler": wordset("scale step update unscale_ get_scale is_enabled state_dict"),
 }
-HOOKS = (
-    "register_hook",
-    "register_post_accumulate_grad_hook",
-    "register_full_backward_hook",
-    "register_comm_hook",
-)
-
 
 READERS = tuple(
     "torch. builtins. logging. copy. time. numpy. tqdm. wandb. os. math. json. pickle. itertools.".split()
@@ -241,9 +235,8 @@ def _check_update(update: Update) -> None:
 
 
 def check_hooks(script: Script) -> None:
-    for node in script.each(ast.Attribute):
-        if node.attr in HOOKS and script.reached(node):
-            raise Refusal(f"{node.attr}() on {at(node)} sees the gradients of every batch")
+    for hook in gradient_hooks(script):
+        raise Refusal(f"{hook.attr}() on {at(hook)} sees the gradients of every batch")
 
 
 # ---------------------------------------------------------------------------------- everything else

@@ -32,7 +32,20 @@ from autofast.model.several import wordset
 from autofast.model.source import ByNode, at, function_of, nodes_in, parent_of
 from autofast.model.syntax import TAKERS
 from autofast.model.tensors import tensors_in
-from autofast.model.values import Const, Dict, Ext, Inst, Num, Seq, Tensor, Thing, any_of, of_kind
+from autofast.model.values import (
+    Const,
+    Dict,
+    Ext,
+    Inst,
+    Num,
+    Seq,
+    Tensor,
+    Thing,
+    any_of,
+    are_parameters,
+    is_weight,
+    of_kind,
+)
 from autofast.rule import Refusal
 from autofast.techniques.ddp.samples import REDUCTIONS, TURNS, check_forward, first_dim, is_apart
 
@@ -55,6 +68,7 @@ class Loss(Losses):
         super().__init__(script, whole=True)
         self._turned: dict[int, bool] = {}
         self._runs: ByNode[Activation] = {}
+        self.weights: list[ast.expr] = []  # parameters that it is made of beside what models give
 
     def reduction(self, backward: Backward) -> str:
         """``mean`` or ``sum``; raises :class:`Refusal`."""
@@ -79,6 +93,8 @@ class Loss(Losses):
             return self._number(expr, run)
         if isinstance(expr, ast.UnaryOp):
             return self.shape(expr.operand, run)
+        if any(is_weight(t) or are_parameters(t) for t in self.script.values(expr)):
+            self.weights.append(expr)
         found = super()._shape(expr, run)
         return Kind.ROWS if found is Kind.COLUMN else found  # what it meets is one, too, as a rule
 

@@ -10,12 +10,17 @@ is what it sends from the first process to the others.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from autofast.facts.batch.kinds import words
+from autofast.facts.gradient_accesses import gradient_hooks
 from autofast.facts.gradients import left_out
+from autofast.facts.hooks import only_scales
 from autofast.facts.parts import parts_of
 from autofast.facts.used_parameters import parameters_of, used_parameters
 from autofast.flow.positions import position
+from autofast.model.calls import call_of
 from autofast.model.contents import without_wrappers
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_module
@@ -39,6 +44,7 @@ class Trained:
         thing: the module itself.
         calls: where training calls it.
         steps: the loops these are in.
+        unproven: why some parameters may take no part in a step, empty where all do.
         name: that of the wrapper; ``anchor`` is the statement before (``after``: after) which it is
             made, ``raw`` the module's name there.
     """
@@ -52,6 +58,7 @@ class Trained:
     anchor: ast.stmt | None = None
     after: bool = False
     options: list[str] = field(default_factory=list)
+    unproven: str = ""
 
     def trains_on(self, stack: Stack) -> bool:
         """Whether this way leads into a loop in which the model is trained."""
@@ -181,6 +188,13 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
         raise Refusal(
             f"torch.autograd.grad on {at(site)} goes past DistributedDataParallel, which only sees backward()"
         )
+    for hook in gradient_hooks(script):
+        call = call_of(hook)
+        given = call.args[0] if call is not None and call.args else hook
+        if hook.attr != "register_hook" or not only_scales(script, given):
+            raise Refusal(
+                f"{hook.attr}() on {at(hook)} sees the gradients of one process, before they are averaged"
+            )
     for part in parts_of(mine.thing).values():
         if begins(part, Ext, "torch.nn.Embedding") and any(
             True in {getattr(t, "value", None) for t in part.arg("sparse")} for _ in (0,)
@@ -204,10 +218,24 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
         )
     if unproven:
         mine.options.append("find_unused_parameters=True")
+        mine.unproven = unproven
     elif several and mine.model.layers & {last_part(b) for b in BUFFERS}:
         mine.options.append("broadcast_buffers=False")
     for change in ("requires_grad", "requires_grad_"):
         _check_freezing(script, mine, change)
+
+
+def check_weights(models: Iterable[Trained], weights: Iterable[ast.expr]) -> None:
+    """Parameters that forward leaves out are ready before the backward begins: one that a loss uses
+    by itself would be ready twice, which is an error.
+    """
+    for weight in weights:
+        for mine in models:
+            if mine.unproven:
+                raise Refusal(
+                    f"the loss uses `{words(weight)}` on {at(weight)} past forward, where DistributedDataParallel does not see it, "
+                    f"and {mine.unproven}"
+                )
 
 
 def _whole(script: Script, mine: Trained) -> bool:

@@ -75,6 +75,7 @@ def edits_for(
     reductions: ByNode[str] = {
         b.node: losses.reduction(b) for step in script.steps for b in step.backwards
     }
+    model.check_weights(models, losses.weights)
     extent = setup.extent_of(script, _happenings(script, models))
     agreement.check(script, extent)
     ranks = Ranks(script)
