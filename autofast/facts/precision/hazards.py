@@ -20,6 +20,7 @@ from autofast.facts.precision.whole_script import CHOSEN, complex_in
 from autofast.flow.positions import happens_in
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method, items_of, may_give
+from autofast.model.contents import each_once
 from autofast.model.events import WithFrame
 from autofast.model.kinds import is_autocast, is_module
 from autofast.model.names import last_part
@@ -28,7 +29,17 @@ from autofast.model.several import of_kind, wordset
 from autofast.model.source import at, nodes_in, walk
 from autofast.model.syntax import is_attribute
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Method, Seq, Tensor, Thing, Unknown, Values, any_of
+from autofast.model.values import (
+    Ext,
+    Method,
+    Seq,
+    Tensor,
+    Thing,
+    Unknown,
+    Values,
+    any_of,
+    begins,
+)
 
 # ------------------------------------------------------------------- made with the dtype of another
 LIKE = wordset("zeros_like ones_like empty_like full_like")
@@ -80,6 +91,40 @@ def _origin(script: Script, expr: ast.AST | None) -> ast.AST | None:
     return None
 
 
+def is_16_bit(script: Script, found: Values) -> bool:
+    """Whether a tensor may be what a layer has computed, or made with the dtype of such a one; what
+    is not known counts as none.
+    """
+    todo = of_kind(found, Tensor)
+    for tensor in each_once(todo):
+        if _is_computed(tensor):
+            return True
+        todo += _models_of(script, tensor)
+    return False
+
+
+def _is_computed(tensor: Tensor) -> bool:
+    given = tensor.fresh or tensor.param or tensor.loss or tensor.dtype == "int"
+    return not given and (tensor.grad or bool(tensor.models))
+
+
+def _models_of(script: Script, tensor: Tensor) -> list[Tensor]:
+    """The tensors whose dtype a new one has."""
+    call = tensor.made
+    if tensor.fresh not in LIKE | NEW or not isinstance(call, ast.Call) or may_give(call, "dtype"):
+        return []
+    exprs = call.args[:1]
+    if tensor.fresh in NEW:
+        exprs = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+    return of_kind([t for e in exprs for t in script.values(e)], Tensor)
+
+
+def _is_fp32(script: Script, found: Values) -> bool:
+    """Whether it may be a tensor of floats that autocast leaves in fp32."""
+    floats = (t for t in of_kind(found, Tensor) if t.dtype != "int")
+    return any(not is_16_bit(script, frozenset({t})) for t in floats)
+
+
 # Autocast brings the operands of none of these to one dtype, on no device; the index at which they
 # begin, in the method.
 WANTING = {
@@ -89,6 +134,10 @@ WANTING = {
     **dict.fromkeys(("masked_scatter", "masked_scatter_", "put_"), 1),
     **dict.fromkeys(("scatter", "scatter_reduce", "index_reduce", "index_reduce_"), 2),
 }
+# Products that are given their result's tensor: these go past autocast.
+OUT = wordset("mm bmm mv matmul addmm addmv addbmm baddbmm", "torch.")
+BAG = "torch.nn.functional.embedding_bag"
+NOWHERE = 99  # the place of what is only given by name
 
 
 def one_dtype(code: Code) -> str:
@@ -103,8 +152,18 @@ def one_dtype(code: Code) -> str:
         first = WANTING[last_part(site.kind)] + (not method)
         named = [g.values for g in occurrence.args.named.values()]
         tensors = [v for v in [*own, *positional[first:], *named] if any_of(v, Tensor, Unknown)]
-        if len(tensors) > 1 and any(is_activation(v) for v in tensors):
+        if len(tensors) > 1 and any(is_activation(v) or is_16_bit(code.script, v) for v in tensors):
             return f"{at(site)} wants tensors of one dtype, of which one may be 16-bit"
+    for site, occurrence in code.events(*OUT):
+        given = [g.values for g in occurrence.args.positional]
+        if occurrence.args.get(NOWHERE, "out") and any(map(is_activation, given)):
+            return f"{at(site)} has `out`, and autocast casts nothing for it"
+    for site, occurrence in code.events(BAG, "forward"):
+        if site.kind != BAG and not begins(occurrence.this, Ext, "torch.nn.EmbeddingBag"):
+            continue
+        weights = occurrence.args.get(8 if site.kind == BAG else 2, "per_sample_weights")
+        if any_of(weights, Unknown) or is_16_bit(code.script, weights):
+            return f"the weights of {at(site)} would be 16-bit, and those of the embedding fp32"
     for site, occurrence in code.events(".view"):
         if not isinstance(occurrence.this, Tensor):
             continue
@@ -175,7 +234,8 @@ def _demanded(code: Code, node: ast.AST) -> ast.AST | None:
 
 
 SAME_DTYPE = wordset(""".scatter_ .scatter_add_ .index_add_ .index_copy_ .index_put_ .scatter_reduce_ .scatter_add
-    .index_add .index_copy""")
+    .index_add .index_copy torch.index_add torch.index_copy""")
+SOURCES = wordset("src source values")
 
 
 def why_not_autocast(code: Code) -> str:
@@ -230,10 +290,16 @@ def probability_ratio(code: Code) -> str:
 
 def _writes(code: Code) -> str:
     for site, occurrence in code.events(*SAME_DTYPE):
-        if any(is_activation(g.values) for g in occurrence.args.positional[2:]) and not made_alike(
-            code.script, site.node
-        ):
+        method, args = site.kind.startswith("."), occurrence.args
+        first = 2 if method else 3
+        written = [g.values for g in args.positional[first:]]
+        written += [g.values for name, g in args.named.items() if name in SOURCES]
+        if any(map(is_activation, written)) and not made_alike(code.script, site.node):
             return f"{at(site)} writes 16-bit values into a tensor that is fp32"
+        own = [t for t in [occurrence.this] if t is not None]
+        into = frozenset(own) if method else args.get(0, "input")
+        if is_16_bit(code.script, into) and any(_is_fp32(code.script, v) for v in written):
+            return f"{at(site)} writes fp32 values into a tensor that is 16-bit"
     for site, occurrence in code.events("tensor_write"):
         node = site.node
         if (
@@ -242,6 +308,13 @@ def _writes(code: Code) -> str:
             and _by_mask(code.script, node.slice)
         ):
             return f"{at(site)} writes 16-bit values into a part of a tensor that is fp32"
+        if (
+            isinstance(node, ast.Subscript)
+            and is_16_bit(code.script, code.script.values(node.value))
+            and _is_fp32(code.script, occurrence.result)
+            and _by_mask(code.script, node.slice)
+        ):
+            return f"{at(site)} writes fp32 values into a part of a tensor that is 16-bit"
     for site, occurrence in code.events("sync"):
         if (
             occurrence.data.get("how") == "numpy"
