@@ -370,6 +370,33 @@ def test_left_alone(after: str, before: str, target: str, reason: str) -> None:
     assert not found.fixes and reason in found.refusals, found.findings
 
 
+COUNTING = """class Decay:
+    asked = 0
+
+    @property
+    def tau(self):
+        self.asked += 1
+        return 1 / (1 + self.asked)
+
+    def __getattr__(self, name):
+        Decay.asked += 1
+        return 1 / (1 + Decay.asked)
+
+    plain = property(lambda self: 0.5)
+
+decay = Decay()
+"""
+
+
+@pytest.mark.parametrize(("asked", "taken"), [("tau", False), ("any", False), ("plain", True)])
+def test_what_a_property_counts(asked: str, taken: bool) -> None:
+    """A decay that warms up each time that it is asked for is another number in each turn."""
+    after = ZIP + f"t.data.lerp_(p.data, decay.{asked})"
+    found = made(after, target=COUNTING + COPIED)
+    assert bool(found.fixes) is taken
+    same(found, exact=True)
+
+
 def test_modules_without_parameters_of_others() -> None:
     """A list must not be empty: a test of the project may average what has no parameters."""
     average = COPIED + "\ndef average(a, b):\n    " + ZIP.replace("net.", "a.").replace("target.", "b.").replace("\n", "\n    ") + "t.data.lerp_(p.data, tau)"  # fmt: skip

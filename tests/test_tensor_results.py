@@ -27,6 +27,7 @@ x.max(1); x.max(1)[1]; x.max(dim=1).indices; torch.max(x, 1)[1].eq(i[0]).sum(); 
 x.sort()[1]; torch.topk(y, 2)[1]; y.topk(2).indices; x.topk(2).values; y.median(1)[1]; y.mode()[0]; y.kthvalue(1)
 i.acos(); b.exp(); F.sigmoid(i); torch.sigmoid(i); i.sqrt(); i.true_divide(2); i.add(2.0); i.add(2); i.mul(y); i.clamp(0.5)
 i / 2; i // 2; i * 0.5; 2 + y.max(1)[1]; i.square(); i.pow(2); i ** 0.5; i.float_power(2); h.add(y); h + h; x + d; i + y; d - i; (i if y.max() > 9 else y) + i
+i * (2.5 if y.max() > 9 else 2); i + (1 if y.max() > 9 else 1.5); i - (2 if y.max() > 9 else 3)
 x.to(d.dtype); i.to(x.dtype); i.to(dtype=x.dtype); x.to(float); i.to(y); i.type_as(x); i.type(y.dtype); x.to("cpu", d.dtype)
 x.new_zeros(3, dtype=torch.long); x.new_tensor([1]); torch.zeros(3, dtype=float); torch.zeros_like(x, dtype=torch.long)
 y.sum(dtype=torch.float64); F.softmax(y, 1, dtype=torch.float64); b.sum(); b.float().mean(); i.cumsum(0); torch.bincount(i.view(-1))

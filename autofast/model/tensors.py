@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import Any
 
 from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.contents import with_contents
 from autofast.model.names import last_part
-from autofast.model.several import wordset
+from autofast.model.several import surely, wordset
 from autofast.model.values import (
     COLLECTIONS,
     NOTHING,
@@ -113,15 +114,27 @@ def binary(left: Values, right: Values, op: str) -> Values:
         made = mixed(tensors, rank=rank, sure=sure)
         if made.dtype == "?" and (floating := _beside_integers(left, right)):
             made = made.but(dtype=floating)
-        floats = any(is_const(t, float) for t in (*left, *right))
+        floats = any(_certainly_floats(side) for side in (left, right))
         if made.dtype == "int" and (op == "Div" or floats):
             made = made.but(dtype="f32")
-        elif made.dtype == "int" and any_of((*left, *right), Num):
+        elif made.dtype == "int" and not all(map(_keeps_integers, (*left, *right))):
             made = made.but(dtype="?")  # the number may be an integer or not
         return values(made)
     unknown = of_kind((*left, *right), Unknown)
     numbers = all(map(is_one_number, (*left, *right)))
     return values(unknown[0]) if unknown else values(Num(scalar=numbers))
+
+
+def _certainly_floats(side: Values) -> bool:
+    return surely(is_const(t, float) for t in side)
+
+
+def _keeps_integers(thing: Thing) -> bool:
+    """Certainly leaves a tensor of integers beside it one of integers."""
+    if isinstance(thing, Arg):
+        typed = {k.arg: k.value for k in thing.node.keywords}.get("type")
+        return isinstance(typed, ast.Name) and typed.id == "int"
+    return isinstance(thing, Tensor) or is_const(thing, int)
 
 
 def _beside_integers(left: Values, right: Values) -> str:

@@ -11,6 +11,7 @@ import ast
 from dataclasses import dataclass, field, replace
 
 from autofast.edit.edits import After, Before, Edits, Holes, Remove, Replace
+from autofast.facts.computes import Computes
 from autofast.facts.parameter_loops import PLAIN, ParameterLoop
 from autofast.model.calls import is_method, is_same_code
 from autofast.model.script import Script
@@ -232,11 +233,14 @@ class _Reader:
         return expr
 
     def is_number(self, expr: ast.expr) -> bool:
-        """The same number in every turn: made of names and constants, and no tensor."""
+        """The same number in every turn: made of names and constants, and no tensor. A property
+        that counts how often it is asked gives another one.
+        """
         return (
             all_of(ast.walk(expr), *COUNTED, *PARTS)
             and not self.loop.mentions(expr)
             and not self.script.may_be(expr, Tensor, Seq)
+            and self.script.analysis(Computes).only(expr)
         )
 
 
@@ -307,7 +311,9 @@ class Writer:
         """Whether the loop has the memory of a parameter alone: ``q.data``."""
         parts = [e for op in self.done for e in (op.target, op.other) if e is not None]
         mine = [e for e in parts if (self.loop.element(e) or ("",))[0] == word]
-        return not self.loop.is_of_states and any(is_attribute(n, *PLAIN) for e in mine for n in ast.walk(e))
+        return not self.loop.is_of_states and any(
+            is_attribute(n, *PLAIN) for e in mine for n in ast.walk(e)
+        )
 
     def text(self) -> str:
         """The statements in the place of the loop."""
