@@ -125,10 +125,17 @@ def making(script: Script, loader: Loader, size: int) -> float:
     if surely(inputs.library_name_of(d.thing) in inputs.NATIVE for d in sets):
         return size * machine.PICTURE
     seconds = min((_of_files(script, d) for d in sets), default=0.0)
-    if any(isinstance(n.value, str) and LARGE.search(n.value) for n in script.each(ast.Constant)):
+    if script.analysis(_speaks_of_large_files):
         seconds *= TIMES
     likely = LIKELY * min((least(script, d, USUAL) for d in sets), default=0.0)
     return size * (seconds + likely if size * likely >= machine.COSTLY else seconds)
+
+
+def _speaks_of_large_files(script: Script) -> bool:
+    """``script.analysis(_speaks_of_large_files)``: by a text anywhere."""
+    return any(
+        isinstance(n.value, str) and LARGE.search(n.value) for n in script.each(ast.Constant)
+    )
 
 
 def _of_files(script: Script, dataset: Dataset) -> float:

@@ -5,8 +5,10 @@ modules under names that are computed.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import Any, TypeGuard
 
+from autofast.model.contents import with_contents
 from autofast.model.events import LoopFrame
 from autofast.model.kinds import is_module
 from autofast.model.names import CONTAINERS
@@ -34,7 +36,6 @@ from autofast.model.values import (
     const,
     is_named,
     one,
-    ordered,
     things as values,
 )
 from autofast.read.state.core import Core
@@ -132,14 +133,12 @@ def any_part(thing: Inst | Ext) -> Values:
 
 def whole(thing: Inst | Ext) -> Values:
     """A module and all below it."""
-    todo: list[Thing] = [thing]
-    found: dict[Thing, None] = {}
-    while todo:
-        here = todo.pop(0)
-        if here not in found:
-            found[here] = None
-            todo += ordered(any_part(here)) if isinstance(here, OBJECTS) else ()
-    return frozenset(found)
+    start: list[Thing] = [thing]
+    return frozenset(with_contents(start, _any_parts))
+
+
+def _any_parts(thing: Thing) -> Iterable[Thing]:
+    return any_part(thing) if isinstance(thing, OBJECTS) else ()
 
 
 def part(thing: Inst | Ext, key: object) -> Values:

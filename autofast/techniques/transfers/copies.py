@@ -173,21 +173,12 @@ def _written_after(script: Script, move: Move) -> str:
     # The batch is copied on some ways through the loop alone.
     within = below(first.stack, loop.node) if loop is not None else first.stack
     chosen = any(not f.known for f in of_kind(within, BranchFrame))
-    arrays = {
-        n
-        for n in script.each(ast.Call)
-        if short_name(n.func) in SHARED
-        and any(_is_from(t, move.loaders) for e in nodes_in(n, ast.expr) for t in script.values(e))
-    }
     memory, escapes = script.analysis(Memory), script.analysis(BatchEscapes)
-    for node, expr in memory.handed:
-        if any(
-            _is_from(t, move.loaders) for e in nodes_in(expr, ast.expr) for t in script.values(e)
-        ):
+    known_of = script.analysis(_Known)
+    arrays = {n for n, held in known_of.shared if any(_is_from(t, move.loaders) for t in held)}
+    for node, held in known_of.handed:
+        if any(_is_from(t, move.loaders) for t in held):
             return f"{at(node)}, under another name"
-    sites: dict[ast.AST | None, list[Site]] = {}
-    for _, site in script.log.each():
-        sites.setdefault(site.node, []).append(site)
     for node, changed, written in script.analysis(tensor_writes)[1]:
         call = parent_of(node) if isinstance(node, ast.Attribute) else node
         if is_method(call, *SHAPES):  # another shape of the same memory
@@ -204,7 +195,7 @@ def _written_after(script: Script, move: Move) -> str:
             continue  # nothing that is not followed has got a batch
         if written is not None and memory.is_apart(written):
             continue
-        known = [o for s in sites.get(call, ()) for o in s]
+        known = [o for s in known_of.sites.get(call, ()) for o in s]
         if known and chosen and all(map(_gets_both, known)):
             continue  # what was copied comes here: what was not, on ways without the copy
         here = handed or (
@@ -218,6 +209,27 @@ def _written_after(script: Script, move: Move) -> str:
         ):
             return at(node)
     return ""
+
+
+class _Known:
+    """``script.analysis(_Known)``: what is asked for each copy of a batch: what happens at a node,
+    the host tensors of batches that arrays share memory with, and those in other names' memory.
+    """
+
+    def __init__(self, script: Script):
+        self.sites: dict[ast.AST | None, list[Site]] = {}
+        for _, site in script.log.each():
+            self.sites.setdefault(site.node, []).append(site)
+        sharing = (n for n in script.each(ast.Call) if short_name(n.func) in SHARED)
+        self.shared = [(n, _batches_in(script, n)) for n in sharing]
+        handed = script.analysis(Memory).handed
+        self.handed = [(node, _batches_in(script, expr)) for node, expr in handed]
+
+
+def _batches_in(script: Script, expr: ast.expr) -> list[Tensor]:
+    """The tensors of batches in an expression and in its parts."""
+    found = (t for e in nodes_in(expr, ast.expr) for t in of_kind(script.values(e), Tensor))
+    return [t for t in found if t.batch]
 
 
 def _gets_both(occurrence: Occurrence) -> bool:
