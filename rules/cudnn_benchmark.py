@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Before
 from autofast.facts.cost import gains
 from autofast.facts.input_shapes import FLAG, why_inputs_vary
 from autofast.facts.parts import not_known, trained_models, why_layers_unknown
@@ -19,7 +18,7 @@ from autofast.model.several import of_kind
 from autofast.model.source import at, block_of, parent_of, source_of, statement_of
 from autofast.model.values import Const
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.write.placement import setup_place
+from autofast.write.placement import Spot, setup_place
 from autofast.write.spelling import torch_in, uses_gpu
 
 OFF = "torch.backends.cudnn.enabled"
@@ -46,9 +45,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         )
         return
     message = "cuDNN chooses algorithms for convolutions by a rule of thumb"
-    place = setup_place(script)
-    place = None if place is None else above_tf32(place)
-    if _decided(script) or place is None or not _convolves(script):
+    spot = setup_place(script)
+    spot = None if spot is None else above_tf32(spot)
+    place = None if spot is None else spot.node
+    if _decided(script) or spot is None or place is None or not _convolves(script):
         models = trained_models(script)
         if _convolves(script) or not models or any(not_known(m) for m in models):
             yield from _written(script, message)
@@ -56,7 +56,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(place or script.steps[0].loop, message, refusal=why)
         return
     torch, imports = torch_in(source_of(place))
-    value = _value(script, place, torch)
+    value = _value(script, spot.leads, torch)
     if value is None:
         yield Finding(
             place,
@@ -74,7 +74,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         yield Finding(
             place,
             message,
-            edits=(*imports, Before(place, f"{torch}.backends.cudnn.benchmark = {value}")),
+            edits=(*imports, spot.written(f"{torch}.backends.cudnn.benchmark = {value}")),
             asks=None if value == "True" else ASKED,
         )
 
@@ -175,10 +175,10 @@ def _before(script: Script, site: Site, place: ast.stmt) -> bool:
 
 
 # ------------------------------------------------------------------------------------------- shapes
-def above_tf32(place: ast.stmt) -> ast.stmt:
+def above_tf32(spot: Spot) -> Spot:
     """The flag stands above the one for TF32, whichever of them is written first."""
-    here = block_of(place)
-    n = index_in_block(here, place)
-    while n and "set_float32_matmul_precision" in source_of(place).segment(here[n - 1]):
+    here = block_of(spot.stmt)
+    first = n = index_in_block(here, spot.stmt) + spot.below
+    while n and "set_float32_matmul_precision" in source_of(spot.stmt).segment(here[n - 1]):
         n -= 1
-    return here[n]
+    return spot if n == first else Spot(here[n], False, spot.node, spot.leads)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autofast.edit.edits import Before
 from autofast.facts.cost import gains
 from autofast.facts.precision.fp32 import is_precision_set, needs_digits
 from autofast.facts.sent_by_value import against_backends
@@ -36,9 +35,10 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Let fp32 matrix products use the tensor cores of the GPU."""
     if options.target == "cpu" or not uses_gpu(script) or is_precision_set(script):
         return
-    place = setup_place(script) if script.steps else trainer_place(script)
-    if place is None:
+    spot = setup_place(script) if script.steps else trainer_place(script)
+    if spot is None:
         return
+    place = spot.node
     message = "matrix products in fp32 leave the GPU's tensor cores unused"
     if why := against(script):
         yield Finding(place, message, refusal=why)
@@ -54,7 +54,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     asks = UNDER_AUTOCAST if _runs_in_half(script, options) else None
     if old and (script.torch.given or any(n.limit.is_below(SINCE) for n in script.torch.newest)):
         asks = BY_DEFAULT
-    edits = (*imports, Before(place, setting))
+    edits = (*imports, spot.written(setting))
     yield Finding(place, message, edits=edits, asks=asks, torch=OLD if old else SINCE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import textwrap
 import warnings
@@ -36,23 +37,170 @@ def after(text: str, first: str) -> str:
     return lines[lines.index(first) + 1]
 
 
+def above(text: str, second: str) -> str:
+    """The line that ``second`` follows; empty for a blank one."""
+    lines = [line.strip() for line in text.splitlines()]
+    return lines[lines.index(second) - 1]
+
+
 def test_tf32_stands_between_the_device_and_the_model() -> None:
     done = apply("tf32", HEAD + BODY)
     assert done.lines == TF32
+    assert above(done.text, TF32[0]).startswith("device = ")
     assert after(done.text, TF32[0]).startswith("model = ")
 
 
-def test_tf32_stands_above_what_one_comment_leads() -> None:
-    """Not between a path and the network that is loaded from it; other lines above the network stay
-    above the flag.
+@pytest.mark.parametrize("led", ["# the network", "print('a network')"])
+def test_tf32_stands_above_the_lines_that_stand_with_the_model(led: str) -> None:
+    """Where nothing is set up: not between a path and the network that is loaded from it, nor
+    between a message and what it announces.
     """
-    led = "\n# the network\nsizes = (72, 2)\nmodel = "
-    body = BODY.replace("\nmodel = ", led).replace("Linear(72, 2)", "Linear(*sizes)")
-    done = apply("tf32", HEAD + body)
-    assert after(done.text, TF32[0]) == "# the network"
-    assert "losses" not in run(done.text)
-    plain = apply("tf32", HEAD + body.replace("# the network\n", ""))
-    assert after(plain.text, TF32[0]).startswith("model = ")
+    bare = BODY.replace(BODY.split("\n")[0], "epochs = 1").replace("device", '"cuda"')
+    lines = f"\n\n{led}\nsizes = (72, 2)\nmodel = "
+    done = apply("tf32", HEAD + bare.replace("\nmodel = ", lines).replace("(72, 2)).", "*sizes)."))
+    assert f"epochs = 1\n\n{TF32[0]}\n" in done.text
+    assert done.text.split(TF32[0])[1].strip().startswith(led)
+
+
+SETTING_UP = """\
+import random, argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def set_seed(seed):
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
+
+def fix_everything(seed):
+    torch.manual_seed(seed)
+    torch.backends.cudnn.enabled = True
+
+def train(args):
+    data = TensorDataset(torch.randn(8, 1, 8, 8), torch.zeros(8, dtype=torch.long))
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=4):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    {set_up}
+    print(args)
+
+    train(args)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def set_up(*lines: str) -> str:
+    return SETTING_UP.replace("{set_up}", "\n    ".join(lines))
+
+
+@pytest.mark.parametrize("rule", ["tf32", "cudnn-benchmark"])
+@pytest.mark.parametrize(
+    ("lines", "last"),
+    [
+        # seeds come before devices, and what stands with them stays together
+        (("torch.manual_seed(args.seed)", "print(1)", "args.cuda = torch.cuda.is_available()"), 0),
+        (("torch.cuda.set_device(0)", "print(1)", "random.seed(1)", "torch.manual_seed(1)"), 3),
+        (("torch.manual_seed(1)", "args.cuda = torch.cuda.is_available()", "args.n = 2"), 1),
+        (("set_seed(args.seed)", "print(1)"), 0),
+        (("if args.seed:", "    set_seed(args.seed)", "print(1)"), 1),
+        # a device and its condition
+        (
+            (
+                "if torch.cuda.is_available():",
+                "    d = 'cuda'",
+                "else:",
+                "    d = 'cpu'",
+                "print(1)",
+            ),
+            3,
+        ),
+        (("d = torch.device('cuda')", "print(d)", "print(args)"), 1),
+        (("d = 'cuda'", "if d == 'cuda':", "    assert torch.cuda.is_available()", "print(1)"), 2),
+        (("args.cuda = torch.cuda.is_available()", "print(1)"), 0),
+        # other settings come before seeds
+        (("torch.backends.cudnn.enabled = True", "print(1)", "torch.manual_seed(1)"), 0),
+        (("torch.backends.cudnn.enabled = True", "torch.manual_seed(1)", "print(1)"), 0),
+        # not above what sets a backend, nor beside a helper that does so
+        (("torch.manual_seed(1)", "torch.backends.cudnn.enabled = True", "print(1)"), 1),
+        (("fix_everything(1)", "print(1)", "d = torch.device('cuda')", "print(1)"), 2),
+    ],
+)
+def test_flags_stand_where_a_reader_looks_for_them(
+    rule: str, lines: tuple[str, ...], last: int
+) -> None:
+    done = apply(rule, set_up(*lines))
+    (line,) = done.lines
+    assert above(done.text, line) == lines[last].strip()
+    at = done.text.split("\n").index(f"    {line}")  # in main, below no condition
+    assert done.text.split("\n")[at - 1 - last].strip() == lines[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes"),
+    [
+        (("fix_everything(1)", "print(1)"), {}),
+        (("if args.seed:", "    print(1)", "    torch.manual_seed(1)", "    args.n = 1"), {}),
+        (("for _ in range(2):", "    torch.manual_seed(1)"), {}),
+        (("torch.manual_seed(1)",), {"    train(args)\n": "    if args.seed: train(args)\n"}),
+        (("torch.manual_seed(1)",), {"    train(args)\n": "    train(args)\n    train(args)\n"}),
+        (("torch.manual_seed(1)",), {"def train(": "@print_it\ndef train("}),
+        (
+            ("torch.manual_seed(1)", "nn.Conv2d(1, 1, 1)(torch.ones(1, 1, 9, 9)).sum().backward()"),
+            {},
+        ),
+    ],
+)
+def test_flags_stay_by_the_model_where_no_such_place_leads_to_all(
+    lines: tuple[str, ...], changes: dict[str, str]
+) -> None:
+    """The helper sets a backend; the seeds are under a condition beside other things, or in a loop;
+    the training is called under a condition, twice, or by a decorator; a network runs in between.
+    """
+    text = set_up(*lines)
+    text = text.replace("def set_seed", "def print_it(f):\n    return f\n\ndef set_seed")
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    assert above(apply("tf32", text).text, TF32[0]) == "def train(args):"
+
+
+def test_flags_stand_below_seeds_of_the_module() -> None:
+    """Above the functions, but below the import of torch."""
+    text = set_up("args.n = 2").replace("\ndef set_seed", "\nrandom.seed(1)\n\ndef set_seed", 1)
+    assert above(apply("tf32", text).text, TF32[0]) == "random.seed(1)"
+    early = text.replace("import random, argparse\n", "import random, argparse\nrandom.seed(1)\n")
+    early = early.replace("\nrandom.seed(1)\n\ndef", "\ndef")
+    assert after(apply("tf32", early).text, TF32[0]) != "import torch"
+
+
+def test_flags_stand_below_the_seeds_of_a_spawned_process() -> None:
+    text = set_up("args.n = 2").replace(
+        "import torch\n", "import torch\nimport torch.multiprocessing as mp\n"
+    )
+    text = text.replace(
+        "def train(args):\n", "def train(rank, args):\n    torch.manual_seed(rank)\n"
+    )
+    text = text.replace(
+        "    train(args)\n", "    torch.manual_seed(2)\n    mp.spawn(train, (args,))\n"
+    )
+    assert above(apply("tf32", text).text, TF32[0]) == "torch.manual_seed(rank)"
+
+
+def test_the_finding_is_where_the_flag_goes() -> None:
+    (fix,) = apply("tf32", set_up("torch.manual_seed(args.seed)", "print(1)")).fixes
+    assert ast.unparse(fix.node) == "torch.manual_seed(args.seed)"
 
 
 LEARNER = """\
@@ -80,7 +228,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("rule", ["tf32", "cudnn-benchmark"])
 def test_flags_stand_above_the_call_of_a_method(rule: str) -> None:
     done = apply(rule, HEAD + LEARNER)
-    assert after(done.text, done.lines[0]) == "if len(data):"
+    assert above(done.text, done.lines[0]) == "def main():"
     twice = apply(
         rule,
         HEAD
@@ -113,9 +261,9 @@ def test_flags_stand_above_the_call_that_makes_the_model_and_trains_it(rule: str
     files = {"jobs.py": f"{HEAD}\nclass Job:\n    def run(self):\n{body}"}
     done = apply(rule, JOBS, files=files)
     assert done.lines[0] == "import torch" and len(done.lines) == 2
-    assert after(done.text, done.lines[1]) == "job.run()"
+    assert above(done.text, done.lines[1]) == "def main():"
     twice = apply(rule, JOBS.replace("    job.run()", "    job.run()\n    job.run()"), files=files)
-    assert after(twice.text, done.lines[1]) == "job.run()"
+    assert above(twice.text, done.lines[1]) == "def main():"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +302,7 @@ def test_flags_stand_above_the_training_where_another_model_is_made_below_it() -
         "data = Tensor", "model, optimizer = wrap(model, optimizer)\ndata = Tensor"
     )
     done = apply("cudnn-benchmark", f"{HEAD}from elsewhere import wrap\n{wrapped}{ATTACK}").text
-    assert after(done, "torch.backends.cudnn.benchmark = True").startswith("optimizer = ")
+    assert above(done, "torch.backends.cudnn.benchmark = True").startswith("device = ")
 
 
 def test_tf32_keeps_a_run_on_the_cpu_within_rounding() -> None:
@@ -561,9 +709,9 @@ def test_determinism_that_a_helper_asks_for() -> None:
     run("import torch\ntorch.backends.cudnn.benchmark = False")
     made = BODY.replace("\nmodel = ", "\ndef made():\n    return ")
     made = made.replace("\noptimizer = ", "\nmodel = made()\noptimizer = ", 1)
-    assert after(apply("cudnn-benchmark", HEAD + HELPER + asks + made).text, done.lines[0]) == (
-        "model = made()"
-    )
+    made = apply("cudnn-benchmark", HEAD + HELPER + asks + made).text
+    assert above(made, done.lines[0]).startswith("device = ")
+    assert made.index("\n    seed_everything(0)") < made.index(done.lines[0])
     always = apply("cudnn-benchmark", HEAD + HELPER + "seed_everything(0)\n" + BODY)
     assert not always.fixes and "determinism is asked for" in always.refusals
     alone = HELPER.replace("    torch.backends.cudnn.deterministic = True\n", "")

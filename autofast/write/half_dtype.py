@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from autofast.edit.edits import After, Before, Edits, Helper
 from autofast.edit.order import Rank
 from autofast.facts.cost.step import Cost
+from autofast.facts.set_up import VISIBLE
 from autofast.flow.imports import bindings
 from autofast.flow.loops import loops_around
 from autofast.flow.program import graph_of
@@ -28,7 +29,7 @@ from autofast.model.source import (
     is_same_function,
     source_of,
 )
-from autofast.write.spelling import VISIBLE, requires_cuda, torch_in
+from autofast.write.spelling import requires_cuda, torch_in
 
 STARTS_PROCESSES = wordset("multiprocessing torch.multiprocessing")
 AVAILABLE = "{torch}.cuda.is_available() and "

@@ -1,115 +1,202 @@
 """Where a statement that sets up the whole program belongs: in the process that trains, before the
-first model is built.
+first model is built, where a reader looks for it.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import takewhile
 
-from autofast.facts.parts import trained_models
-from autofast.flow.positions import index_in_block
-from autofast.flow.program import graph_of
-from autofast.flow.scopes import loaded_in, stored_in
-from autofast.model.events import CallFrame, GuardFrame, Site, Stack
-from autofast.model.roles import Model, Trainer
+from autofast.edit.edits import After, Before
+from autofast.facts.sent_by_value import against_backends
+from autofast.facts.set_up import BACKENDS, DEVICE, HARDWARE, SEED, SetUp, speaks_of
+from autofast.flow.positions import index_in_block, is_always
+from autofast.flow.program import definitions_of
+from autofast.model.events import CallFrame, GuardFrame
+from autofast.model.roles import Trainer
 from autofast.model.script import Script
-from autofast.model.several import first_such
+from autofast.model.several import any_of, one, surely
 from autofast.model.source import (
-    Nodes,
-    Source,
     ancestors,
     block_of,
-    function_of,
+    is_at_top,
+    parent_of,
     source_of,
     statement_of,
+    walk,
     within,
 )
-from autofast.model.syntax import is_docstring
-from autofast.model.tensors import target_of
-from autofast.model.values import Where, any_of, const, of_kind
-
-NESTS = (
-    ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match,
-    ast.match_case, ast.ExceptHandler,
-)  # fmt: skip
+from autofast.model.syntax import DEFINITIONS, IMPORTS, is_docstring
+from autofast.model.values import Func, const, of_kind
+from autofast.write.first_model import first_model, in_class, outermost, trains_in_a_child
+from autofast.write.spelling import torch_name
 
 
-def setup_place(script: Script) -> ast.stmt | None:
-    """The statement before which backend flags are to be set; None where no such place is seen.
+@dataclass(frozen=True)
+class Spot:
+    """A place for a statement: right above or ``below`` another one.
 
-    It is the statement of the entry file that leads to the making of the first model, out of all
-    conditions and loops. Where another process trains (``mp.spawn``), flags set in the parent would
-    not reach it: then it is the first statement of the function it runs. Where the model comes from
-    outside the file, it is where the file moves it or builds its optimizer, or the statement that
-    leads to the training as well.
+    Attributes:
+        stmt: the other one.
+        node: what it was looked for at: what sets up something, or the same as ``leads``.
+        leads: the statement that leads to the first model, which it stands before.
     """
-    if _trains_in_a_child(script):
-        return _in_the_child(script)
-    models = trained_models(script) or script.models
-    made = [_leading_to(script, m) for m in models if _from_the_top(m)]
-    moved = [
-        _here(script.entry, site.node) for m in models for site in m.moves if _to_a_device(site)
-    ]
-    built = [_here(script.entry, o.node) for o in script.optimizers]
-    above = [_leading_to_both(script, m) for m in models if _from_the_top(m)]
-    for places in (made, moved, built, above):
-        if found := [p for p in places if p is not None and _comes_first(script, p)]:
-            return _with_preparation(_above_methods(script, min(found, key=lambda s: s.lineno)))
+
+    stmt: ast.stmt
+    below: bool
+    node: ast.stmt
+    leads: ast.stmt
+
+    def written(self, code: str) -> After | Before:
+        return After(self.stmt, code) if self.below else Before(self.stmt, code)
+
+
+def setup_place(script: Script) -> Spot | None:
+    """Where backend flags are to be set; None where no such place is seen.
+
+    Where another process trains (``mp.spawn``), flags set in the parent would not reach it.
+    """
+    place = first_model(script)
+    if place is None:
+        return None
+    if not trains_in_a_child(script):
+        return _among_set_up(script, place)
+    way = [*takewhile(lambda s: not _makes_models(script, s), _from(place))]
+    return _below_set_up(script, way, place) or Spot(place, False, place, place)
+
+
+def _among_set_up(script: Script, place: ast.stmt) -> Spot:
+    """A place in what runs before ``place`` whatever happens. Where nothing is set up there it is
+    ``place``, but takes no line from those that stand with it.
+    """
+    way = _way_to(script, place)
+    if (spot := _below_set_up(script, way, place)) is not None:
+        return spot
+    first = _start_of_lines(script, place, way[_least(script, way) :])
+    return Spot(first, False, place, place)
+
+
+def _below_set_up(script: Script, way: list[ast.stmt], place: ast.stmt) -> Spot | None:
+    """Where a reader looks for it, among statements that run one after the other: below other
+    settings of backends, else below the seeds, else below the choice of the device.
+
+    Not above what sets something of a backend, which may be the opposite, or what runs a network.
+    """
+    set_up, least = script.analysis(SetUp), _least(script, way)
+    for kind in (BACKENDS, SEED, DEVICE, HARDWARE):
+        for n in range(len(way) - 1, -1, -1):
+            if kind in set_up.of(way[n]) and (n >= least or (kind == BACKENDS and n == least - 1)):
+                last = _end_of_set_up(set_up, way[n], kind)
+                if _can_stand_below(script, last, way):
+                    return Spot(last, True, way[n], place)
     return None
 
 
-def _above_methods(script: Script, place: ast.stmt) -> ast.stmt:
-    """The statement outside of classes that leads to a place in a method: flags of the whole
-    program are not an object's business.
+def _least(script: Script, way: list[ast.stmt]) -> int:
+    """How many of these statements it has to stand below."""
+    set_up = script.analysis(SetUp)
+    each = ((n, {*walk(s)}) for n, s in enumerate(way, 1))
+    fixed = (set_up.networks, set_up.backends)
+    return max((n for n, nodes in each if any(p.happen_in(nodes) for p in fixed)), default=0)
+
+
+def _from(place: ast.stmt) -> list[ast.stmt]:
+    """The statements of a block from ``place`` on."""
+    here = block_of(place)
+    return [s for s in here[index_in_block(here, place) :] if not isinstance(s, DEFINITIONS)]
+
+
+def _makes_models(script: Script, stmt: ast.stmt) -> bool:
+    """Whether a statement makes a model, moves or runs one, or loads data."""
+    made = {n for m in script.models for n in (m.node, *(f.node for f in m.thing.made))}
+    nodes = {*walk(stmt)}
+    return script.analysis(SetUp).more.happen_in(nodes) or not nodes.isdisjoint(made)
+
+
+def _way_to(script: Script, place: ast.stmt) -> list[ast.stmt]:
+    """The statements that run before ``place`` whatever happens, in order: those above it in its
+    block, and above the only call of its function in the entry file, which stands below no
+    condition.
     """
-    if not _in_class(place):
-        return place
-    found = dict[ast.stmt, None]()
-    for way in (o.stack for site in script.log.within(place) for o in site):
-        calls = [f.node for f in of_kind(way, CallFrame) if isinstance(f.node, ast.Call)]
-        calls = [c for c in calls if source_of(c) is script.entry and not _in_class(c)]
-        guards = {f.node for f in way if isinstance(f, GuardFrame)}
-        found |= {_outermost(statement_of(call), guards): None for call in calls[-1:]}
-    leading = next(iter(found), None)
-    fits = leading is not None and len(found) == 1 and _comes_first(script, leading)
-    return leading if leading is not None and fits else place
+    here = block_of(place)
+    above = [s for s in here[: index_in_block(here, place)] if not isinstance(s, DEFINITIONS)]
+    outer = None if in_class(place) else parent_of(place)
+    around: ast.stmt | None = outer if isinstance(outer, ast.If) else None  # the main guard
+    if isinstance(outer, ast.FunctionDef) and not against_backends(script, place):
+        around = _only_call(script, outer)
+    return above if around is None else [*_way_to(script, around), *above]
 
 
-def _in_class(node: ast.AST) -> bool:
-    return any_of(ancestors(node), ast.ClassDef)
-
-
-def _with_preparation(place: ast.stmt) -> ast.stmt:
-    """The first of the statements under one comment of which the last is the place, and each gives
-    the next what it needs.
+def _only_call(script: Script, function: ast.FunctionDef) -> ast.stmt | None:
+    """The statement of the entry file that calls a function, whichever way the script comes there;
+    None where that is under a condition, or by what else may call it.
     """
-    here, lines = block_of(place), source_of(place).lines
-    first, needed = place, loaded_in(place)
-    for above in reversed(here[: index_in_block(here, place)]):
-        given = stored_in(above) if isinstance(above, ast.Assign) else set()
-        if not given & needed or above.end_lineno != first.lineno - 1:
+    ways = [w for w in script.stacks if any(f.code is function for f in of_kind(w, CallFrame))]
+    frames = {f.node: f for w in ways for f in of_kind(w, CallFrame) if f.code is function}
+    call = one(frames)
+    if not isinstance(call, ast.Call) or source_of(call) is not script.entry or in_class(call):
+        return None
+    stmt, found = statement_of(call), script.called(call)
+    is_plain = surely(isinstance(t, Func) and t.node is function for t in found)
+    if not is_plain or function.decorator_list or not is_always(call, stmt):
+        return None
+    leading = outermost(stmt, {f.node for w in ways for f in of_kind(w, GuardFrame)})
+    between = (n for n in ancestors(call) if within(n, leading) and n is not leading)
+    return None if any_of((leading, *between), ast.If, ast.Match) else leading
+
+
+def _end_of_set_up(set_up: SetUp, stmt: ast.stmt, kind: str) -> ast.stmt:
+    """The last of the lines that set up something, from ``stmt`` on, with no other between them but
+    what speaks of it; only backends where it is one of these.
+    """
+    here = block_of(stmt)
+    for below in here[index_in_block(here, stmt) + 1 :]:
+        found = set_up.of(below)
+        goes_on = kind in found if kind == BACKENDS else found or speaks_of(below, stmt)
+        if not _adjoins(stmt, below) or not goes_on:
             break
-        first, needed = above, needed | loaded_in(above)
-    is_led = first.lineno > 1 and lines[first.lineno - 2].lstrip().startswith("#")
-    return first if is_led else place
+        stmt = below
+    return stmt
 
 
-def _comes_first(script: Script, place: ast.stmt) -> bool:
-    """Not behind the training in the same function, as where a model is built anew to be measured
-    at the end.
+def _start_of_lines(script: Script, place: ast.stmt, above: list[ast.stmt]) -> ast.stmt:
+    """The first of the lines that stand with ``place``, without a blank one or a comment between
+    them, as far as they are ``above``.
     """
-    function, graph = function_of(place), graph_of(script, place)
-    ways = [
-        node
-        for step in script.steps
-        for node in (*(f.node for f in step.stack), step.loop)
-        if isinstance(node, (ast.stmt, ast.expr)) and function_of(node) is function
-    ]
-    return all(
-        graph.dominates(place, way) or within(way, place) or within(place, way)
-        for way in map(statement_of, ways)
-    )
+    first = place
+    for stmt in reversed(above):
+        plain = not isinstance(stmt, IMPORTS) and not is_docstring(stmt)
+        if not plain or not _adjoins(stmt, first) or parent_of(stmt) is not parent_of(place):
+            break
+        if is_at_top(stmt) and not _is_torch_bound(script, stmt):
+            break
+        first = stmt
+    return first
+
+
+def _adjoins(above: ast.stmt, below: ast.stmt) -> bool:
+    """No line is between them."""
+    return (above.end_lineno or above.lineno) + 1 >= below.lineno
+
+
+def _can_stand_below(script: Script, stmt: ast.stmt, way: list[ast.stmt]) -> bool:
+    """Whether torch has its name there, and no file that is imported later sets something of a
+    backend.
+    """
+    if not is_at_top(stmt):
+        return True
+    below = [s for s in way[way.index(stmt) + 1 :] if isinstance(s, IMPORTS) and is_at_top(s)]
+    others = (n for n in script.analysis(SetUp).backends.here if source_of(n) is not script.entry)
+    if below and any(map(is_at_top, others)):
+        return False
+    return _is_torch_bound(script, stmt) and not (below and not torch_name(script.entry))
+
+
+def _is_torch_bound(script: Script, place: ast.stmt) -> bool:
+    """Whether torch has its name there, or gets it by an import at the top."""
+    name = torch_name(script.entry)
+    return not name or definitions_of(script, place).is_bound_at(place, name)
 
 
 def forks_processes(script: Script, trainer: Trainer) -> bool:
@@ -125,9 +212,9 @@ def forks_processes(script: Script, trainer: Trainer) -> bool:
     return asked or (script.entry.is_notebook and not alone)
 
 
-def trainer_place(script: Script) -> ast.stmt | None:
-    """The statement that makes Lightning's Trainer, out of all conditions and loops, where that may
-    train on a GPU; None where there is none.
+def trainer_place(script: Script) -> Spot | None:
+    """The same for Lightning's Trainer, before the statement that makes it, where that may train on
+    a GPU; None where there is none.
     """
     for trainer in script.trainers:
         on_cpu = const(trainer.args.get(-1, "accelerator")) == "cpu"
@@ -139,99 +226,5 @@ def trainer_place(script: Script) -> ast.stmt | None:
             guards = {
                 f.node for thing in trainer.things for f in thing.made if isinstance(f, GuardFrame)
             }
-            return _outermost(statement_of(trainer.node), guards)
+            return _among_set_up(script, outermost(statement_of(trainer.node), guards))
     return None
-
-
-def _from_the_top(model: Model) -> bool:
-    """The program's own run makes it, not a function that nothing calls."""
-    first = first_such(model.thing.made, CallFrame)
-    return first is None or isinstance(first.node, ast.Call)
-
-
-def _to_a_device(site: Site) -> bool:
-    """Not only to another dtype or memory format, as channels-last writes."""
-    name = getattr(getattr(site.node, "func", None), "attr", "")
-    return any(target_of(name, o.args)[1] for o in site)
-
-
-def _here(entry: Source, node: ast.AST) -> ast.stmt | None:
-    return _outermost(statement_of(node), set()) if source_of(node) is entry else None
-
-
-def _trains_in_a_child(script: Script) -> bool:
-    """Not where processes and threads of the script only load data, and the training is its own."""
-    calls = {site.node for site in script.processes}
-    return any(frame.node in calls for step in script.steps for frame in step.stack)
-
-
-def _in_the_child(script: Script) -> ast.stmt | None:
-    calls = {site.node for site in script.processes}
-    for step in script.steps:
-        for frame in step.stack:
-            if (
-                isinstance(frame, CallFrame)
-                and frame.node in calls
-                and isinstance(frame.func.node, ast.FunctionDef)
-            ):
-                return next((s for s in frame.func.node.body if not _declares(s)), None)
-    return None
-
-
-def _declares(stmt: ast.stmt) -> bool:
-    """A docstring, ``global`` or ``nonlocal``: what stands first in a function."""
-    return is_docstring(stmt) or isinstance(stmt, (ast.Global, ast.Nonlocal))
-
-
-def _leading_to(script: Script, model: Model) -> ast.stmt | None:
-    """The statement of the entry file below which the model is made: in the function that leads to
-    the training as well, if that can be.
-    """
-    calls = of_kind(model.thing.made, CallFrame)
-    # From the function that trains, inwards.
-    nodes = [*(f.node for f in calls[_shared(script, calls) :]), model.node]
-    return _first_here(script, model, (nodes[0], *reversed(nodes)))
-
-
-def _leading_to_both(script: Script, model: Model) -> ast.stmt | None:
-    """The statement of the entry file below which the model is made and trained."""
-    calls = of_kind(model.thing.made, CallFrame)
-    both = calls[: _shared(script, calls)]
-    return _first_here(script, model, [f.node for f in reversed(both)])
-
-
-def _first_here(script: Script, model: Model, nodes: Iterable[Where]) -> ast.stmt | None:
-    """The statement around the first of these calls that stands in the entry file."""
-    for node in nodes:
-        if isinstance(node, ast.Call) and source_of(node) is script.entry:
-            return _outermost(
-                statement_of(node), {f.node for f in model.thing.made if isinstance(f, GuardFrame)}
-            )
-    return None
-
-
-def _shared(script: Script, calls: list[CallFrame]) -> int:
-    """How many calls lead to a training as well."""
-    return max((_common(calls, step.stack) for step in script.steps), default=0)
-
-
-def _common(calls: list[CallFrame], stack: Stack) -> int:
-    """How many calls lead to both places."""
-    others = of_kind(stack, CallFrame)
-    n = 0
-    while n < min(len(calls), len(others)) and calls[n].node is others[n].node:
-        n += 1
-    return n
-
-
-def _outermost(stmt: ast.stmt, guards: Nodes) -> ast.stmt:
-    """The statement around ``stmt`` that stands directly in a function, the module or the main
-    guard.
-    """
-    found = stmt
-    for outer in ancestors(stmt):
-        if outer in guards or not isinstance(outer, NESTS):
-            break
-        if isinstance(outer, ast.stmt):
-            found = outer
-    return found

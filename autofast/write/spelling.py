@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Set
 
 from autofast.edit.edits import Import
+from autofast.facts.set_up import chooses_devices
 from autofast.flow.program import Flow, definitions_of, graph_of
 from autofast.flow.scopes import is_parameter, loaded_in, own_nodes, stored_in
 from autofast.model.calls import is_name
@@ -30,7 +31,7 @@ from autofast.model.source import (
     statement_of,
     within_statement,
 )
-from autofast.model.syntax import COMPREHENSIONS, FUNCTIONS, is_attribute, is_read, is_stored
+from autofast.model.syntax import COMPREHENSIONS, FUNCTIONS, is_attribute, is_read
 from autofast.model.tensors import NOT_CUDA, device_kinds, target_of
 from autofast.model.values import (
     Ext,
@@ -50,7 +51,6 @@ from autofast.model.values import (
 from autofast.read.torch_age import catches
 from autofast.write.imports import Spelled
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = wordset("cpu cuda mps xpu")
 
 
@@ -284,15 +284,6 @@ def cuda_test(script: Script, place: ast.AST) -> Spelled:
         return f'{name}.type == "cuda"', ()
     torch, edits = torch_in(source_of(place))
     return f"{torch}.cuda.is_available()", edits
-
-
-def chooses_devices(script: Script) -> Iterator[ast.AST]:
-    """The places that set CUDA_VISIBLE_DEVICES."""
-    for source in script.sources:
-        if VISIBLE in source.text:
-            for node in source.each(ast.Constant):
-                if node.value == VISIBLE and is_stored(parent_of(node)):
-                    yield node
 
 
 def chooses_devices_late(script: Script, place: ast.stmt) -> str:

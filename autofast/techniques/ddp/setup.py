@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from autofast.edit.edits import After, Before, Edit, Rewrite
+from autofast.facts.set_up import chooses_devices
 from autofast.flow.graph import Function
 from autofast.flow.positions import common_frames, is_sure, node_in, place_in
 from autofast.model.events import (
@@ -43,7 +44,7 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 from autofast.techniques.ddp.names import Ranks
-from autofast.write.spelling import chooses_devices, uses_gpu
+from autofast.write.spelling import uses_gpu
 
 QUIET = tuple(
     """argparse. builtins. .add_argument .parse_ .add_mutually .add_argument_group .add_subparsers
