@@ -158,6 +158,13 @@ def test_flags_stand_where_a_reader_looks_for_them(
         (("torch.manual_seed(1)",), {"    train(args)\n": "    train(args)\n    train(args)\n"}),
         (("torch.manual_seed(1)",), {"def train(": "@print_it\ndef train("}),
         (
+            ("torch.manual_seed(1)",),
+            {
+                "    train(args)\n": "    for n in range(2):\n        fix_everything(n)\n        train(args)\n"
+            },
+        ),
+        (("torch.manual_seed(1)", "import torch"), {}),
+        (
             ("torch.manual_seed(1)", "nn.Conv2d(1, 1, 1)(torch.ones(1, 1, 9, 9)).sum().backward()"),
             {},
         ),
@@ -167,7 +174,8 @@ def test_flags_stay_by_the_model_where_no_such_place_leads_to_all(
     lines: tuple[str, ...], changes: dict[str, str]
 ) -> None:
     """The helper sets a backend; the seeds are under a condition beside other things, or in a loop;
-    the training is called under a condition, twice, or by a decorator; a network runs in between.
+    the training is called under a condition, twice, by a decorator, or below a helper in a loop;
+    torch is imported anew, which makes it a variable of the function; a network runs in between.
     """
     text = set_up(*lines)
     text = text.replace("def set_seed", "def print_it(f):\n    return f\n\ndef set_seed")

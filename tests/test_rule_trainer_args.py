@@ -369,6 +369,9 @@ def test_lightning_and_tf32(call: str, more: tuple[tuple[str, str], ...], found:
     assert ('torch.set_float32_matmul_precision("high")' in done.text) is found
     if found:
         assert done.text.index("set_float32") < done.text.index("pl.Trainer(")
+        seeded = changed(LIGHTNING, ("loader = ", "pl.seed_everything(1)\n\nloader = "))
+        lines = apply("tf32", seeded).text.splitlines()
+        assert "set_float32" in lines[lines.index("pl.seed_everything(1)") + 1]
 
 
 CONV = (

@@ -13,6 +13,7 @@ from autofast.facts.sent_by_value import against_backends
 from autofast.facts.set_up import BACKENDS, DEVICE, HARDWARE, SEED, SetUp, speaks_of
 from autofast.flow.positions import index_in_block, is_always
 from autofast.flow.program import definitions_of
+from autofast.flow.scopes import binds
 from autofast.model.events import CallFrame, GuardFrame
 from autofast.model.roles import Trainer
 from autofast.model.script import Script
@@ -20,6 +21,7 @@ from autofast.model.several import any_of, one, surely
 from autofast.model.source import (
     ancestors,
     block_of,
+    function_of,
     is_at_top,
     parent_of,
     source_of,
@@ -143,7 +145,9 @@ def _only_call(script: Script, function: ast.FunctionDef) -> ast.stmt | None:
         return None
     leading = outermost(stmt, {f.node for w in ways for f in of_kind(w, GuardFrame)})
     between = (n for n in ancestors(call) if within(n, leading) and n is not leading)
-    return None if any_of((leading, *between), ast.If, ast.Match) else leading
+    set_up, beside = script.analysis(SetUp), {*walk(leading)} - {call}
+    is_fixed = set_up.networks.happen_in(beside) or set_up.backends.happen_in(beside)
+    return None if is_fixed or any_of((leading, *between), ast.If, ast.Match) else leading
 
 
 def _end_of_set_up(set_up: SetUp, stmt: ast.stmt, kind: str) -> ast.stmt:
@@ -169,7 +173,7 @@ def _start_of_lines(script: Script, place: ast.stmt, above: list[ast.stmt]) -> a
         plain = not isinstance(stmt, IMPORTS) and not is_docstring(stmt)
         if not plain or not _adjoins(stmt, first) or parent_of(stmt) is not parent_of(place):
             break
-        if is_at_top(stmt) and not _is_torch_bound(script, stmt):
+        if not _is_torch_bound(script, stmt):
             break
         first = stmt
     return first
@@ -185,7 +189,7 @@ def _can_stand_below(script: Script, stmt: ast.stmt, way: list[ast.stmt]) -> boo
     backend.
     """
     if not is_at_top(stmt):
-        return True
+        return _is_torch_bound(script, stmt)
     below = [s for s in way[way.index(stmt) + 1 :] if isinstance(s, IMPORTS) and is_at_top(s)]
     others = (n for n in script.analysis(SetUp).backends.here if source_of(n) is not script.entry)
     if below and any(map(is_at_top, others)):
@@ -195,8 +199,9 @@ def _can_stand_below(script: Script, stmt: ast.stmt, way: list[ast.stmt]) -> boo
 
 def _is_torch_bound(script: Script, place: ast.stmt) -> bool:
     """Whether torch has its name there, or gets it by an import at the top."""
-    name = torch_name(script.entry)
-    return not name or definitions_of(script, place).is_bound_at(place, name)
+    name, scope = torch_name(source_of(place)), function_of(place)
+    is_elsewhere = not isinstance(scope, ast.Module) and not binds(scope, name)
+    return not name or is_elsewhere or definitions_of(script, place).is_bound_at(place, name)
 
 
 def forks_processes(script: Script, trainer: Trainer) -> bool:
