@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.verify.judging import driven
+from autofast.verify.judging import draws, driven
 from autofast.verify.result import Sameness
 from tests.faults import Case
 from tests.test_verify_faults import Bench
@@ -83,3 +83,30 @@ def test_faults_that_no_seed_shows(tmp_path: Path, edit: tuple[str, str], said: 
     check = next(one for one in found.checks if one.name == driven.NAME)
     assert check.passed is not bool(said) and said in check.text, check
     assert not said or found.verdict is Sameness.DIFFERENT, found
+
+
+@pytest.mark.parametrize(
+    ("noise", "wrong"),
+    [
+        ("torch.randn(80, 8)[:, :0].sum()", False),
+        ("0.02 * torch.randn(80, 8)", True),
+        ("torch.rand(80, 1).clamp(min=2) - 2", False),  # coins of a law that never falls
+    ],
+)
+def test_draws_in_evaluations_count_where_they_have_a_part(
+    tmp_path: Path, noise: str, wrong: bool
+) -> None:
+    """The original draws none there, and elsewhere both draw otherwise."""
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    text = SCRIPT.replace(
+        "out, aim = net(x[rows] + noise), seen(x[rows])", "out = net(x[rows] + noise)"
+    )
+    (folder / "train.py").write_text(text)
+    bench = Bench(tmp_path, folder)
+    edit = ("net(x[160:])", f"net(x[160:] + ({noise}))")
+    found = bench.judge(Case("", "train", "unknown", (DRAWN, edit), folder=folder), seeds=4)
+    bench.close()
+    check = next(one for one in found.checks if one.name == draws.NAME)
+    assert (check.passed is False) == wrong, check
+    assert not wrong or found.verdict is Sameness.DIFFERENT

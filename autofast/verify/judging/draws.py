@@ -8,7 +8,8 @@ share, or as many draws as before of a part of the size. Normal numbers in place
 ones, and whole numbers of another range in place of as many, follow another law.
 
 Numbers that are drawn without gradients in one of the two scripts alone are noise in evaluations,
-and what these print hides it; where training is the same but for rounding, that tells by itself.
+and what these print hides it; where training is the same but for rounding, that tells by itself,
+and where weights that move by themselves give the same in evaluations, they have no part in it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from autofast.report.style import count
 from autofast.verify.estimates import median
 from autofast.verify.evidence.gathered import Evidence
 from autofast.verify.evidence.record import Evaluation, Run
-from autofast.verify.judging import laws, rounding
+from autofast.verify.judging import driven, laws, rounding
 from autofast.verify.judging.exact import equal
 from autofast.verify.result import Check, differs, holds, unclear
 
@@ -87,13 +88,24 @@ def _sizes(ev: Evidence) -> Check | None:
     shared = [_at_once(one, two, a) or _in_part(one, two) for one, two, (a, _) in pairs]
     if all(shared):
         return _said(ev, shared[0], "one for several samples or axes", UNSEEN)
-    rows = [tuple(map(_numbers, pair)) for pair in ev.pairs]
+    rows = _idle(ev)
     text = f"{rows[0][1][0]} numbers are drawn without gradients, as in an evaluation, {rows[0][0][0]} in the original"
     if all(2 * y < x and 2 * (more - all_) <= y - x for (x, all_), (y, more) in rows):
         return _said(ev, text, "lost, or one for several samples", (*UNSEEN, *SHAPED))
-    if all(y > 0 == x and 2 * (more - all_) >= y for (x, all_), (y, more) in rows):
+    if in_evaluation(ev) and not driven.evaluate_alike(ev):
         return differs(f"{text}, and as many in training")
     return None
+
+
+def _idle(ev: Evidence) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    return [(_numbers(a), _numbers(b)) for a, b in ev.pairs]
+
+
+def in_evaluation(ev: Evidence) -> bool:
+    """The other script alone draws numbers without gradients, and none less with them. Whether
+    they have a part in anything, weights that move by themselves tell."""
+    rows = _idle(ev.uncut or ev)
+    return surely(y > 0 == x and 2 * (more - all_) >= y for (x, all_), (y, more) in rows)
 
 
 def _gone(one: Drawn, two: Drawn) -> Counter[str]:

@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from autofast.model.several import all_known, grouped
+from autofast.model.several import all_known, grouped, surely
 from autofast.report.style import short
 from autofast.verify.estimates import fmean, gap, spread
 from autofast.verify.evidence import alike
 from autofast.verify.evidence.figures import printed
 from autofast.verify.evidence.gathered import ORIGINAL, SINGLE_STEP, Evidence, Wish
 from autofast.verify.evidence.outputs import said
-from autofast.verify.evidence.record import FULL, Detail, Run
+from autofast.verify.evidence.record import FULL, Detail, Evaluation, Run
 from autofast.verify.judging import rounding
 from autofast.verify.judging.tensors import moved_by
 from autofast.verify.result import Check, answer
@@ -52,34 +52,65 @@ def wishes(ev: Evidence) -> list[Wish]:
 
 
 def check(ev: Evidence) -> Check | None:
-    made = {(run.arm, run.seed, run.detail): run for run in ev.driven if run.ok}
-    known = all_known(map(made.get, _wanted(ev)))
-    if not known:
-        return None
-    groups = [known[i : i + 3] for i in range(0, len(known), 3)]
-    if not all(_comparable(a, b) for a, _, b in groups):
+    groups = _groups(ev)
+    if not groups:
         return None
     both = [_off(*group) for group in groups]
     off = [key for key in both[0] if all(key in some for some in both)]
     return answer(not off, both[0][off[0]] if off else "the same in both")
 
 
-def _off(a: Run, other: Run, b: Run) -> dict[str, str]:
-    """By what it is of."""
+def evaluate_alike(ev: Evidence) -> bool:
+    """Under the same weights the models give the same in evaluations, and all that is printed is
+    the same: what one of the two alone draws there has no part in it."""
+    groups = _groups(ev)
+    return bool(groups) and all(_same_results(*g) and not _off(*g, strictly=True) for g in groups)
+
+
+def _groups(ev: Evidence) -> list[tuple[Run, Run, Run]]:
+    """By seed: the original, the same drawn otherwise, and the other script."""
+    made = {(run.arm, run.seed, run.detail): run for run in ev.driven if run.ok}
+    known = all_known(map(made.get, _wanted(ev))) or []
+    groups = list(zip(known[::3], known[1::3], known[2::3], strict=True))
+    return groups if all(_comparable(a, b) for a, _, b in groups) else []
+
+
+def _same_results(a: Run, other: Run, b: Run) -> bool:
+    """Of the models' evaluations; not of those whose data depend on what training draws."""
+    rows = [run.record.evaluations for run in (a, other, b)]
+    if len({tuple((e.model, e.step, e.calls, e.samples) for e in some) for some in rows}) > 1:
+        return False
+    given = [(x, y, z) for x, y, z in zip(*rows, strict=True) if _same_data(x, y)]
+    alike = (_same_data(x, z) and _near(x.result, y.result, z.result) for x, y, z in given)
+    return surely(alike)
+
+
+def _same_data(one: Evaluation, two: Evaluation) -> bool:
+    sums = two.sums
+    return all(gap(x, sums.get(name, math.nan)) <= SLIGHT * abs(x) for name, x in one.sums.items())
+
+
+def _near(before: float, moved: float, after: float) -> bool:
+    own = rounding.FAR * gap(before, moved)
+    return gap(before, after) <= max(own, rounding.TINY * abs(before))
+
+
+def _off(a: Run, other: Run, b: Run, strictly: bool = False) -> dict[str, str]:
+    """By what it is of; ``strictly``: of what is printed, every number counts."""
     found = {}
     steps, *rest = (run.steps_made for run in (a, other, b))
     if rest[0] == steps != rest[1]:
         found["steps"] = f"{rest[1]} optimizer steps are made, {steps} in the original"
     for quantity, texts in printed(said(a)).items():
         values = [[float(t) for t in printed(said(run)).get(quantity, ())] for run in (a, other, b)]
-        if len(texts) < FEW or len({*map(len, values)}) > 1:
+        if len(texts) < (1 if strictly else FEW) or len({*map(len, values)}) > 1:
             continue
         before, moved, after = values
         own = rounding.FAR * max(map(gap, before, moved))
         far = [
             gap(x, y) > max(own, rounding.TINY * abs(x)) for x, y in zip(before, after, strict=True)
         ]
-        if sum(far) >= max(2, len(far) / 4):
+        if sum(far) >= (1 if strictly else max(2, len(far) / 4)):
             place = far.index(True)
             text = f"{after[place]:g} instead of {texts[place]} in {short(quantity[0], 70)!r}"
             found[f"{quantity}"] = text

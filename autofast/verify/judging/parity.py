@@ -27,6 +27,7 @@ from autofast.verify.evidence.gathered import (
 from autofast.verify.evidence.record import FULL, Run
 from autofast.verify.judging import (
     coverage,
+    draws,
     driven,
     exact,
     parting,
@@ -96,10 +97,13 @@ def _wanted(ev: Evidence) -> list[Wish]:
         if asks or told is not None and not _in_workers(ev, told):
             return asks
         ev = replace(ev, told=told.checks[0] if told else None)
-    if any(check.passed is False for check in _structure(ev)):
+    wrong = {check.name for check in _structure(ev) if check.passed is False}
+    if wrong - {draws.NAME} or wrong and not draws.in_evaluation(ev):
         return []
     if effect == "unknown" and _drawn_otherwise(ev) and (asks := driven.wishes(ev)):
         return asks
+    if wrong:
+        return []
     same = exact.reproducible(ev)
     if exact.identical(ev):
         return _more_seeds(ev, OTHERWISE if effect == "unknown" else 0)

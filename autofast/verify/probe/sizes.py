@@ -31,6 +31,7 @@ CHOICES = "randperm multinomial permutation permuted shuffle choice sample"
 # Seeds of loaders, and weights of a model that is made, are no noise.
 UNUSED = ("torch.utils.data", "torch.nn.init")
 PUT = (".sizes", ".instead", ".own")  # what stands in the place of a function that draws
+OWN = (f"{__package__}.state", f"{__package__}.prints")
 # Of numbers: one kind stands for another only if more of it are drawn than before.
 WHOLE = ("randint", "randint_like", "random_", "randrange", "integers")
 NORMAL = ("randn", "norm", "gauss")
@@ -66,7 +67,7 @@ class Sizes:
     def wrap(self, owner: Any, name: str, kind: str) -> None:
         @instead_of(name, owner, hidden=True)
         def watched(original: Any, *args: Any, **kwargs: Any) -> Any:
-            counts = not compiling() and task() == -1
+            counts = not compiling() and task() == -1 and not _by_probe(sys._getframe(2))
             if counts and self.drawing is not None:
                 self.drawing(owner, name, args, kwargs)
             result = original(*args, **kwargs)
@@ -109,6 +110,11 @@ class Sizes:
 
     def idles(self) -> bool:
         return self.probe.steps > 0 and self.no_training()
+
+
+def _by_probe(frame: Any) -> bool:
+    """Gradients and sketches of the probe's own making: no draws of the script."""
+    return frame.f_globals.get("__name__") in OWN
 
 
 def _width(args: Any, keywords: Any, inclusive: bool) -> int:
