@@ -623,6 +623,23 @@ def test_a_write_in_a_function_that_runs_later_counts() -> None:
     assert not found.fixes and "may write to it" in found.refusals
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "rows.mul_(2)",
+        "global rows\n    rows *= 2",
+        "mine = rows\n    mine.mul_(2)",
+        "mine = given()\n    mine.mul_(2)",
+    ],
+)
+def test_a_function_that_writes_to_what_the_module_has(body: str) -> None:
+    dataset = f"rows = torch.arange(120.0).view(4, 30).t()\n\ndef given():\n    return rows\n\ndef spoil():\n    {body}\n"
+    found = checked("data = TensorDataset(rows)" + LOADED + "\nspoil()", dataset)
+    assert not found.fixes and "may write to it" in found.refusals
+    mine = dataset.replace(body, "mine = torch.randn(4, 30)\n    mine.mul_(2)")
+    assert "contiguous()" in checked("data = TensorDataset(rows)" + LOADED + "\nspoil()", mine).text
+
+
 def test_writes_before_the_copy_and_to_other_tensors_do_not_count() -> None:
     dataset = "def load():\n    x = torch.randn(4, 30)\n    x -= x.mean()\n    return x.t()\n"
     found = checked(

@@ -1275,6 +1275,8 @@ def test_what_is_the_same_in_each_turn_is_copied_before_the_loops(copy: str) -> 
         {"last": "kept[0][0] = step", "before": "kept = [points]"},
         {"last": "x += 1"},
         {"last": "x.mul_(2)"},
+        {"last": "part = empty(x)\n        part.mul_(2)", "before": "empty = nn.Sequential()"},
+        {"last": "part = +x\n        part.mul_(2)"},
         {"last": "x = x + 1"},
         {"first": "part = points[0]\n        part[0] += 1"},
         {"loss": "x.mul_(2)\n    return (model(x) - y).pow(2).mean()"},

@@ -1938,6 +1938,18 @@ def test_what_may_not_move(step: str) -> None:
     assert output(done.text) == output(text)
 
 
+@pytest.mark.parametrize(
+    ("own", "moves"), [("count", False), ("count.view(-1)", False), ("torch.zeros(1)", True)]
+)
+def test_what_writes_to_a_tensor_of_the_module_by_a_name_of_its_own(own: str, moves: bool) -> None:
+    head = f"count = torch.zeros(1)\ndef note(i):\n    mine = {own}\n    mine.add_(1)\n    return i + 0.5\n"
+    step = "info = {'loss': loss.item(), 'note': note(i)}\nif i % 2 == 0:\n    print(info)"
+    text = HEAD + head + training(step, "", "print(count)")
+    done = apply("loss-item-sync", text)
+    assert ("            info =" in done.text) is moves
+    assert output(done.text) == output(text)
+
+
 OBJECT = """\
 from collections import OrderedDict
 
@@ -2996,6 +3008,11 @@ def test_switches_that_must_wait(test: str) -> None:
         "part = loss.detach() or 0\npart.mul_(2)",
         "late = functools.partial(torch.Tensor.mul_, loss.detach(), 2)\nlate()",
         "hooked(loss.detach())\nbox.given[0].mul_(2)",
+        "part = +loss.detach()\npart.mul_(2)",
+        "part = loss.detach().to_dense()\npart.mul_(2)",
+        "part = loss.detach().sum_to_size(())\npart.mul_(2)",
+        "part = torch.utils.data.default_convert(loss.detach())\npart.mul_(2)",
+        "part = torch.from_numpy(np.require(loss.detach().numpy()))\npart.mul_(2)",
     ],
 )
 def test_losses_that_get_another_name_are_copied(keeps: str) -> None:

@@ -16,7 +16,14 @@ from autofast.facts.loaders import loader_argument
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
 from autofast.flow.effects import Effects
-from autofast.flow.memory import LEGACY, PASSING_LAYERS, Memory, base_of, is_false
+from autofast.flow.memory import (
+    LEGACY,
+    PASSING_LAYERS,
+    Memory,
+    base_of,
+    is_false,
+    passes_on,
+)
 from autofast.flow.program import definitions_at, graph_of
 from autofast.flow.scopes import own_nodes, variables_of
 from autofast.model.calls import (
@@ -375,6 +382,8 @@ def _may_share(script: Script, thing: Thing, made: set[ast.AST | None], arrays: 
     if isinstance(thing, Tensor):
         if any_named(thing.models, Ext, PASSING_LAYERS):
             return True
+        if not thing.loss and any(map(passes_on, thing.models)):
+            return True  # `nn.Sequential()`
         if thing.param or thing.grad or thing.loss or thing.models:
             return False
         if surely(collates_anew(script, t) for t in thing.batch):
@@ -471,15 +480,16 @@ def _is_own(
     home = function_of(node)
     if written is None or not made or script.log.full:
         return False
-    memory = script.analysis(Memory).made_by(base_of(written))
-    if memory is not None and _made_later(script, memory, made):
+    memory, base = script.analysis(Memory), base_of(written)
+    makers = memory.made_by(base)
+    if makers is not None and _made_later(script, makers, made):
         return True
     if not isinstance(home, ast.FunctionDef) or _waits(home):
         return False
     runs = any(isinstance(f, CallFrame) and f.func.node is home for o in made for f in o.stack)
     if runs or home in {*ancestors(expr)}:
         return False
-    return memory is not None or _is_copy(script, written)
+    return memory.made_by(base, own=True) is not None or _is_copy(script, written)
 
 
 def _made_later(script: Script, makers: frozenset[ast.AST], made: Sequence[Occurrence]) -> bool:
@@ -504,6 +514,7 @@ def _is_copy(script: Script, written: ast.expr) -> bool:
     made = [d for d in definitions_at(script, written) if not d.is_augmented]
     return surely(
         is_method(d.value, "copy")
+        and function_of(d.node) is function_of(written)
         and not arguments_of(d.value)
         and not script.may_be(d.value.func.value, Inst)
         for d in made

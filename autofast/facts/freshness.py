@@ -11,7 +11,7 @@ from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import Definition, bound_to
 from autofast.flow.holders import Holders, How
 from autofast.flow.loops import Loop, loop_of
-from autofast.flow.memory import Memory, passes_on
+from autofast.flow.memory import Memory, passes_on, renames
 from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import is_call_of, items_of
 from autofast.model.script import Script
@@ -40,6 +40,8 @@ def is_fresh(script: Script, expr: ast.expr, depth: int = 0) -> bool:
 
 def _is_fresh(script: Script, expr: ast.expr, loop: Loop | None, depth: int) -> bool:
     match expr:
+        case ast.UnaryOp(op=ast.UAdd(), operand=tensor):  # which is the tensor itself
+            return _is_fresh(script, tensor, loop, depth)
         case ast.BinOp() | ast.UnaryOp() | ast.Compare():
             return True
         case ast.Call(func=ast.Attribute(value=tensor, attr=name)) if script.may_be(tensor, Tensor):
@@ -97,7 +99,7 @@ def _makes_new(script: Script, callee: Thing, depth: int) -> bool:
     return (
         isinstance(callee, (Ref, Ext))
         and callee.name.startswith("torch.")
-        and not may_share(callee.name)
+        and not (may_share(callee.name) or renames(callee.name))
     )
 
 

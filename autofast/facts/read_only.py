@@ -82,7 +82,7 @@ class ReadOnly(ValueFlow[None]):
                 attr = use.node.attr  # type: ignore[attr-defined]
                 if attr in ASKED:
                     return Verdict.STOPS
-                if is_in_place(attr) or attr in WRITABLE:
+                if is_in_place(attr, flags=True) or attr in WRITABLE:
                     return "it is written to"
                 if is_view(attr) or attr in ("copy", "astype", "T"):
                     return Verdict.GOES_ON

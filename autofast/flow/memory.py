@@ -22,8 +22,15 @@ from autofast.model.contents import each_once, with_contents
 from autofast.model.names import LEGACY_TENSORS, last_part
 from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
-from autofast.model.source import ByNode, Nodes, parent_of
-from autofast.model.syntax import SEQUENCES, is_read, is_stored, is_text
+from autofast.model.source import ByNode, Nodes, function_of, parent_of
+from autofast.model.syntax import (
+    SEQUENCES,
+    is_constant,
+    is_read,
+    is_stored,
+    is_text,
+    is_unary,
+)
 from autofast.model.values import (
     Const,
     Dict,
@@ -60,9 +67,11 @@ RENAMING |= {"torch.autograd.Variable", *LEGACY}
 RENAMING |= wordset(
     """asarray asanyarray ascontiguousarray frombuffer from_dlpack ndarray ravel reshape transpose squeeze expand_dims swapaxes
     moveaxis rollaxis broadcast_to broadcast_arrays split array_split hsplit vsplit dsplit atleast_1d atleast_2d atleast_3d
-    diagonal flip fliplr flipud rot90 real imag""",
+    diagonal diag flip fliplr flipud rot90 real imag require trim_zeros asarray_chkfinite real_if_close
+    lib.stride_tricks.sliding_window_view lib.stride_tricks.as_strided""",
     "numpy.",
 )
+RENAMING |= {"copy.copy", "torch.utils.data.default_convert"}
 # Where the flag stands.
 INPLACE_LAYERS = dict.fromkeys("ReLU ReLU6 SiLU SELU Mish Hardswish Hardsigmoid".split(), 0)
 DROPOUTS = "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout".split()
@@ -109,21 +118,27 @@ class Memory:
             yield from (node.body, node.orelse)
         elif isinstance(node, ast.NamedExpr):
             yield node.value
+        elif is_unary(node, ast.UAdd):  # a tensor's is the tensor itself
+            yield node.operand
         elif isinstance(node, SEQUENCES):
             yield from node.elts
+        elif isinstance(node, ast.Dict):
+            yield from node.values
         elif isinstance(node, ast.expr):
             yield from self.viewed(node)
 
     def viewed(self, node: ast.expr) -> Iterator[ast.expr]:
         """What a view is one of: ``h`` of ``h.view(-1)``, ``torch.movedim(h, 0, 1)``."""
         functions = self.script.library_functions(node)
-        if isinstance(node, ast.Call) and any(map(renames, functions)):
+        if isinstance(node, ast.Call) and any(_gives_back(n, node) for n in functions):
             yield from (a for a in node.args if not isinstance(a, ast.Constant))
             yield from (k.value for k in node.keywords if k.arg in ("input", "self", "tensor"))
         elif (inner := view_of(node)) is not None:
             yield inner
-        elif is_method(node) and is_in_place(node.func.attr):
+        elif is_method(node) and (is_in_place(node.func.attr, flags=True) or _copies_not(node)):
             yield node.func.value  # `x.mul_(2)` is `x`
+        elif isinstance(node, ast.Call) and any(map(passes_on, self.script.called(node))):
+            yield from node.args
 
     def may_share(self, a: ast.expr, b: ast.expr) -> bool:
         """Whether two expressions of one function may share memory, by its own variables."""
@@ -135,7 +150,7 @@ class Memory:
         match expr:
             case ast.Call(keywords=keywords) if any(
                 k.arg in (None, "out", "inplace", "copy", "like") for k in keywords
-            ):
+            ) or any(asks_in_place(n, expr) for n in self.script.library_functions(expr)):
                 return False
             case ast.Call(func=func, args=[data, *_]) if surely_named(values(func), Ref, WRAPPED):
                 return self.is_fresh(data)
@@ -175,9 +190,10 @@ class Memory:
                 return self.is_fresh(inner)
         return False
 
-    def made_by(self, expr: ast.expr) -> frozenset[ast.AST] | None:
+    def made_by(self, expr: ast.expr, own: bool = False) -> frozenset[ast.AST] | None:
         """The expressions that made the memory of what ``expr`` holds, all of them new
-        memory; None where these are not known.
+        memory; None where these are not known, or, with ``own``, where a variable of the module or
+        of another function may have held it before the function ran.
         """
         found: Nodes = set()
         todo = [expr]
@@ -187,6 +203,8 @@ class Memory:
             elif isinstance(node, ast.Name) and (is_read(node) or is_augmented(node)):
                 # `x += 1` leaves it where it is
                 origins = self.flow.origins(node)
+                if own and any(function_of(d.node) is not function_of(node) for d in origins):
+                    return None
                 made = [bound_to(d.node) for d in origins if not d.is_augmented]
                 made = [(v, whole) for v, whole in made if v is None or self._runs(v)]
                 if not surely(value is not None and whole for value, whole in made):
@@ -214,7 +232,7 @@ class Memory:
         """Whether all that ``expr`` may hold is certainly in memory of its own: to write to it
         changes nothing that was there before.
         """
-        return self.begins_as_number(expr) or self.made_by(expr) is not None
+        return self.begins_as_number(expr) or self.made_by(expr, own=True) is not None
 
     def _runs(self, expr: ast.expr) -> bool:
         return bool(self.script.unread) or self.script.reached(expr)
@@ -442,6 +460,18 @@ CLIPS = wordset("clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_")
 def renames(name: str) -> bool:
     """Whether what a function gives may be the memory of what it is given."""
     return is_view(name) or name in RENAMING
+
+
+def _gives_back(name: str, call: ast.Call) -> bool:
+    """The same of a call, which may ask for it: ``F.relu(x, inplace=True)``, ``np.array(a,
+    copy=False)``.
+    """
+    return renames(name) or asks_in_place(name, call) or _copies_not(call)
+
+
+def _copies_not(call: ast.Call) -> bool:
+    """Whether a call may be told to copy nothing: ``a.astype(kind, copy=False)``."""
+    return any(k.arg == "copy" and not is_constant(k.value, True) for k in call.keywords)
 
 
 def _computes(name: str) -> bool:

@@ -26,7 +26,7 @@ class Act(Enum):
     ADDED = "it is added to something: y += x"
     LOOPED = "its elements get a name: for y in x"
     HELD = "it is put into a tuple, list, dict: [x], *x, [x for ...]"
-    CHOSEN = "it, or something else: x if a else b, x or y"
+    CHOSEN = "it, or something else: x if a else b, x or y; +x gives x itself"
     COMPUTED = "something is computed with it: x + y, -x"
     COMPARED = "it is compared: x > y"
     TESTED = "it decides: if x, assert x"
@@ -107,6 +107,8 @@ def _act(expr: ast.expr, parent: ast.AST) -> Act:
             return Act.CALLED
         case ast.comprehension(iter=over) if over is not expr:
             return Act.TESTED
+        case ast.UnaryOp(op=ast.UAdd()):
+            return Act.CHOSEN
         case ast.IfExp(test=test) if test is expr:
             return Act.TESTED
         case ast.AnnAssign(annotation=annotation) if annotation is expr:
