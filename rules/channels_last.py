@@ -29,6 +29,11 @@ from autofast.techniques.layout.conversions import (
 )
 from autofast.write.spelling import uses_gpu
 
+# Before it, SyncBatchNorm was slower in this order, and in torch 1.9 its backward read gradients
+# wrongly that came in another one (pytorch#50549, #64100).
+SYNCHRONISED = (1, 10)
+SYNC = "torch.nn.SyncBatchNorm"
+
 
 @rule(
     "channels-last",
@@ -63,9 +68,15 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if finding.edits and all(whole_of(m, converted) for m in models):
             continue
         key = source_of(finding.node).rel, position(finding.node)
-        yield replace(finding, key=key)
+        since = SYNCHRONISED if _is_synchronised(script) else None
+        yield replace(finding, key=key, torch=since or finding.torch)
         if finding.edits:
             accepted += [(model, key) for model in models]
             # The layout of the images alone changes what dropout draws, too.
             effect = effect or finding.effect
     yield from image_transfers(script, accepted, effect)
+
+
+def _is_synchronised(script: Script) -> bool:
+    """Whether a network has SyncBatchNorm, or gets it."""
+    return bool(script.calls(SYNC, f"{SYNC}.convert_sync_batchnorm"))

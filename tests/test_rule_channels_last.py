@@ -1025,3 +1025,20 @@ def test_a_deep_network_is_known(base: str, act: str):
     start = TEXT.index("class Net")
     text = TEXT[:start] + blocks.lstrip() + TEXT[TEXT.index("model = Net()") :]
     assert MODEL in same(text).lines
+
+
+@pytest.mark.parametrize(
+    ("norm", "said", "applied"),
+    [
+        ("SyncBatchNorm", "torch==1.9.0\n", False),
+        ("SyncBatchNorm", "torch==1.10.0\n", True),
+        ("BatchNorm2d", "torch==1.9.0\n", True),
+    ],
+)
+def test_synchronised_norms_of_old_versions(norm: str, said: str, applied: bool) -> None:
+    text = TEXT.replace(
+        "        self.b = nn", f"        self.norm = nn.{norm}(8)\n        self.b = nn"
+    ).replace("torch.relu(self.a(x))", "self.norm(self.a(x))")
+    done = apply(RULE, text, files={"requirements.txt": said})
+    assert bool(done.fixes) is applied, done.refusals
+    assert applied or "needs torch 1.10" in done.refusals

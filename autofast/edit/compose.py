@@ -110,6 +110,8 @@ WIDEST = 120  # where the user has no limit of their own, lines this long are st
 
 WIDEST_OF_ALL = 160  # and these, where several lines of code are longer than that
 SEVERAL = 3
+# Where lines come close to 79 columns, more than a few of them, and none goes past, that is meant.
+PEP8, NEAR, FEW = 79, 10, 5
 TEXT = re.compile(r"""\s*#.*|"[^"]*"|'[^']*'""")
 
 
@@ -168,6 +170,9 @@ def _habit(lines: Sequence[str]) -> int:
     widths = sorted((len(TEXT.sub("", line)) for line in lines), reverse=True)
     often = widths[SEVERAL - 1] if len(widths) >= SEVERAL else 0
     longest = max(map(len, lines), default=0)
+    near = sum(len(line) > PEP8 - NEAR for line in lines)
+    if longest <= PEP8 and near > FEW:
+        return PEP8
     return max(DEFAULT_LIMIT, min(longest, WIDEST), min(often, WIDEST_OF_ALL))
 
 

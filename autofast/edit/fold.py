@@ -29,8 +29,8 @@ SHORT = 3  # lines of a folded statement; black may make one of each argument
 
 
 def fold(text: str, original: str, limit: int, unit: str, formatted: bool = False) -> str:
-    """``text`` with the lines broken that are longer than ``limit`` and are not a user's line,
-    however indented.
+    """``text`` with the lines broken that are longer than ``limit`` and are not a user's line; one
+    that was only indented, too, where no line of the user's was as long.
 
     A project that is ``formatted`` has the limit in its settings: where the file has no way of its
     own, it is black's.
@@ -49,7 +49,9 @@ def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bo
     long = {
         n
         for n, line in enumerate(lines, 1)
-        if len(line) > limit and line.strip() not in known and not _only_by(line, remarks, limit)
+        if len(line) > limit
+        and (line.strip() not in known or not wide)
+        and not _only_by(line, remarks, limit)
     }
     if not long:
         return lines

@@ -60,7 +60,7 @@ COMPUTES = (ast.Call, ast.BinOp, ast.Compare, ast.Subscript)
 PHOTO = 4e-3
 FILES = {
     "PIL.Image.open": PHOTO, "cv2.imread": PHOTO, "skimage.io.imread": PHOTO, "imageio.imread": PHOTO,
-    "matplotlib.pyplot.imread": PHOTO, "numpy.loadtxt": 8e-3, "numpy.genfromtxt": 16e-3, "librosa.load": 10e-3,
+    "matplotlib.pyplot.imread": PHOTO, "numpy.loadtxt": 8e-3, "numpy.genfromtxt": 16e-3, "librosa.load": 10e-3, "librosa.core.load": 10e-3,
     "numpy.load": 0.08e-3, "torch.load": 0.2e-3, "json.load": 0.02e-3, "pandas.read_csv": 0.3e-3, "h5py.File": 0.3e-3,
     "soundfile.read": 0.5e-3, "torchaudio.load": 0.5e-3, "tifffile.imread": 1e-3, "pydicom.dcmread": 2e-3,
     "nibabel.load": 30e-3, "plyfile.PlyData.read": 16e-3, "skimage.transform.resize": 8e-3, "skimage.transform.rotate": 8e-3,
