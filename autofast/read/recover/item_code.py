@@ -44,7 +44,8 @@ from autofast.read.state.core import Core
 
 FILES = (
     "PIL.Image.open cv2.imread numpy.load numpy.loadtxt numpy.fromfile torch.load torchvision.io. torchaudio.load "
-    "soundfile. librosa.load librosa.core.load imageio. skimage.io scipy.misc.imread scipy.ndimage.imread scipy.io. matplotlib.pyplot.imread matplotlib.image.imread "
+    "soundfile. librosa.load librosa.core.load "
+    "imageio. skimage.io scipy.misc.imread scipy.ndimage.imread scipy.io. matplotlib.pyplot.imread matplotlib.image.imread "
     "tifffile. SimpleITK.ReadImage pydicom. decord. "
     "blobfile. fsspec. smart_open. zarr. netCDF4. av. turbojpeg. accimage. trimesh. plyfile. laspy. "
     "h5py.File lmdb. tables.open_file zipfile. tarfile. gzip.open cv2.VideoCapture "
