@@ -330,6 +330,23 @@ def test_a_small_number_is_raised_where_more_are_likely_to_help(
     assert all(f.worth or (f.gain and reason in f.gain.reason) for f in found.findings)
 
 
+@pytest.mark.parametrize(
+    ("later", "effect"),
+    [
+        ("data.transform = transforms.Compose([transforms.RandAugment()])", Effect.SAMPLING),
+        ("parts = random_split(data, [5, 4])\nparts[0].dataset.transform = FLIP", Effect.SAMPLING),
+        ("data.transform = transforms.Compose([transforms.ToTensor()])", Effect.EXACT),
+    ],
+)
+def test_transforms_that_a_dataset_is_given_later(later: str, effect: Effect) -> None:
+    made = "FLIP = transforms.RandomHorizontalFlip()\ndata = datasets.ImageFolder('d', transforms.ToTensor())\n"
+    text = script(
+        "DataLoader(data, batch_size=4)",
+        dataset=f"{TORCHVISION}from torch.utils.data import random_split\n{made}{later}\n",
+    )
+    assert apply(RULE, text).fixes[0].effect is effect
+
+
 @pytest.mark.parametrize("workers", ["4", "os.cpu_count()", "count()", "16"])
 def test_other_numbers_are_somebody_s_choice(workers: str) -> None:
     text = script(

@@ -83,9 +83,8 @@ def _of_library(interp: Core, thing: Ext) -> Dataset:
         mine = (thing, "tensors", thing.node, short)
         return Dataset(*mine, in_memory=True, on_device=on_device)
     if thing.name.startswith(("torchvision.datasets.", "torchaudio.datasets.")):
-        transforms = frozenset(
-            t for t in thing.args.things if not isinstance(t, (Num, Unknown, Arg))
-        )
+        given = [*thing.args.things, *(t for v in _given_later(thing) for t in v)]
+        transforms = frozenset(t for t in given if not isinstance(t, (Num, Unknown, Arg)))
         draws, unknown = transform_randomness(interp, transforms)
         if not unknown and (why := _unknown_transform(thing, short)):
             draws, unknown = draws | {"unknown"}, why
@@ -112,14 +111,13 @@ def _unknown_transform(thing: Ext, short: str) -> str:
         for name, given in thing.args.named.items()
         if name.endswith(("transform", "transforms"))
     ]
-    return next(
-        (
-            why
-            for given in (*thing.args.positional[first : first + 2], *named)
-            if (why := why_unknown(given.values))
-        ),
-        "",
-    )
+    found = [g.values for g in (*thing.args.positional[first : first + 2], *named)]
+    return next((why for v in [*found, *_given_later(thing)] if (why := why_unknown(v))), "")
+
+
+def _given_later(thing: Ext) -> list[Values]:
+    """Transforms that a dataset is given when it is made: ``data.transform = Compose(...)``."""
+    return [v for name, v in thing.attrs.items() if name.endswith(("transform", "transforms"))]
 
 
 def _of_project(interp: Core, thing: Inst) -> Dataset:
