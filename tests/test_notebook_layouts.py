@@ -115,3 +115,54 @@ def test_nothing_to_do(found: list[object], indent: int | None, tmp_path: Path) 
     assert autofast("rewrite", os.fspath(path), "--in-place").code == 0
     assert autofast("check", os.fspath(path)).code == 0
     assert path.read_bytes() == before
+
+
+MAGICS = ["!nvidia-smi", "model?", "!!ls", "%time print(1)", "?model", "used = !ls", "used = %timeit -o 1",
+          "one, two = !ls"]  # fmt: skip
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize("only", [False, True])
+def test_magics_stay_in_their_block(magic: str, only: bool, tmp_path: Path) -> None:
+    """What goes around the statements beside a magic goes around it, too; a block may be nothing
+    but magics.
+    """
+    line = f"if x.size(0) == 8:\n        {magic}" if only else magic
+    train = TRAIN.replace(
+        "    loss = (model(x.cuda()) - ",
+        f"    out = model(x.cuda())\n    {line}\n    loss = (out - ",
+    )
+    made = json.loads(notebook())
+    wide = "torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))"
+    made["cells"][2]["source"] = DATA.replace("torch.nn.Linear(8, 1)", wide)
+    made["cells"][3]["source"] = train
+    path = tmp_path / "train.ipynb"
+    path.write_text(json.dumps(made))
+    ran = autofast("rewrite", os.fspath(path), "--in-place", "--select", "autocast", "--exhaustive")
+    assert ran.code == 0, ran
+    text = codes(path.read_bytes())[3]
+    assert "torch.autocast" in text and text.count(magic) == 1
+    compile(text.replace(magic, "pass"), "train.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("code", "hidden"),
+    [
+        ("print(\n    '%d'\n    % 3\n)", set()),
+        ("x = '''\n!ls\n%d\n'''\n!ls", {4}),
+        ("x = 'it\\'s ('\n%time 1", {1}),
+        ("x = [  # it's (\n    1\n    % 2]\n%time 1", {3}),
+        ("!pip install \\\n    torch \\\n    numpy\nx = 1", {0, 1, 2}),
+        ("if x:\n    !pip install \\\n        torch", {1, 2}),
+        ("x = 3 \\\n    % 2\n!ls", {2}),
+        ("%%bash\nx = 1\n", {0, 1, 2}),
+        ("%%time\nx = 1\n", {0}),
+    ],
+)
+def test_what_is_a_magic(code: str, hidden: set[int]) -> None:
+    made = {"nbformat": 4, "cells": [{"cell_type": "code", "source": code}]}
+    read = Notebook(Path("train.ipynb"), "train.ipynb", json.dumps(made).encode())
+    text = read.text
+    assert {n for n, row in enumerate(text.split("\n")[1:]) if "#autofast-magic#" in row} == hidden
+    assert code.startswith(("%%", "!pip")) or compile(text, "train.py", "exec")
+    assert codes(read.encode(text.replace("x = 1", "x = 2")))[0] == code.replace("x = 1", "x = 2")

@@ -17,8 +17,11 @@ from pathlib import Path
 from autofast.model.source import BadInput, Source, shown_path
 
 CELL = "# %% cell "  # stands before each code cell in the text
-MAGIC = re.compile(r"^(\s*)(%|!|\?)|^\s*[\w.]+\?\??\s*$|^\s*\w+\s*=\s*!")
+MAGIC = re.compile(r"\s*[%!?]|\s*[\w.]+\?\??\s*$|\s*\w+(\s*,\s*\w+)*\s*=\s*[!%]")
 HIDDEN = "#autofast-magic# "
+SHOWN = re.compile(rf"^([ \t]*)(?:pass  )?{HIDDEN}", re.MULTILINE)
+# What matters for where a statement begins: comments, quotes, brackets, and what is escaped.
+MARKS = re.compile(r"#|\\.|\'\'\'|\"\"\"|[\'\"()\[\]{}]")
 DECODER = json.JSONDecoder()
 
 
@@ -155,11 +158,41 @@ def _behind(text: str, at: int) -> int:
 
 
 def _hide(code: str) -> str:
-    """Magics become comments; a cell that is all magic (``%%bash``) is hidden whole."""
+    """Magics become comments, in a block behind a ``pass`` that keeps their place in it; a cell
+    that is all magic (``%%bash``) is hidden whole.
+    """
     lines = code.split("\n")
-    whole = re.match(r"%%(?!(time|timeit|capture|prun)\b)", code)
-    return "\n".join(HIDDEN + line if whole or MAGIC.search(line) else line for line in lines)
+    if re.match(r"%%(?!(time|timeit|capture|prun)\b)", code):
+        return "\n".join(HIDDEN + line for line in lines)
+    quote, depth, goes_on, is_magic = "", 0, False, False
+    for number, line in enumerate(lines):
+        if not goes_on:
+            is_magic = not quote and not depth and MAGIC.match(line) is not None
+        if is_magic and goes_on:
+            lines[number] = HIDDEN + line
+        elif is_magic:
+            rest = line.lstrip(" \t")
+            indent = line[: len(line) - len(rest)]
+            lines[number] = f"{indent}{'pass  ' if indent else ''}{HIDDEN}{rest}"
+        else:
+            quote, depth = _open_behind(line, quote, depth)
+        goes_on = line.endswith("\\")
+    return "\n".join(lines)
+
+
+def _open_behind(line: str, quote: str, depth: int) -> tuple[str, int]:
+    """The quotes of a text, and how many brackets, are open at the end of a line."""
+    for mark in MARKS.findall(line):
+        if quote:
+            quote = "" if mark == quote else quote
+        elif mark == "#":
+            break
+        elif mark in "()[]{}":
+            depth += 1 if mark in "([{" else -1
+        elif not mark.startswith("\\"):
+            quote = mark
+    return (quote if len(quote) == 3 or line.endswith("\\") else ""), max(depth, 0)
 
 
 def _show(code: str) -> str:
-    return "\n".join(line.removeprefix(HIDDEN) for line in code.split("\n"))
+    return SHOWN.sub(r"\1", code)
