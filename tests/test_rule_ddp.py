@@ -721,6 +721,98 @@ def test_hooks_that_only_scale():
     done(HEAD + mask + "model[0].weight.register_hook(lambda g: -g * mask / 2)\n" + LOOP)
 
 
+CHANCE = "\nimport random\nimport time\nrandom.seed(0)\n"
+RATE = 'optimizer.param_groups[0]["lr"]'
+
+
+@pytest.mark.parametrize(
+    ("change", "agreed"),
+    [
+        (f"if random.random() < 0.5: {RATE} = 0.05", "if from_rank_0(random.random() < 0.5):"),
+        (f"{RATE} = 0.1 * random.random()", "= from_rank_0(0.1 * random.random())"),
+        (f"{RATE} *= random.random()", "*= from_rank_0(random.random())"),
+        ("for g in optimizer.param_groups: g['lr'] = 0.1 * random.random()", "from_rank_0(0.1 *"),
+        (f"rate = 0.1\n        if random.random() < 0.5: rate = 0.05\n        {RATE} = rate",
+         "= from_rank_0(rate)"),
+        ("if random.random() < 0.5: optimizer.param_groups[0].update(lr=0.05)", "if from_rank_0("),
+        ("if random.random() < 0.5: optimizer.state.clear()", "if from_rank_0("),
+        ("if random.random() < 0.5:\n            for p in model.parameters(): p.data.mul_(0.9)",
+         "if from_rank_0(random.random() < 0.5):"),
+        ("model.train(random.random() < 0.5)", "model.train(from_rank_0(random.random() < 0.5))"),
+    ],
+)  # fmt: skip
+def test_what_is_drawn_and_all_train_on_with(change: str, agreed: str):
+    """Every process draws its own numbers: one of them draws for all."""
+    made, _ = done(
+        HEAD.replace("\ntorch.manual", CHANCE + "torch.manual") + LOOP + f"        {change}\n",
+        same=False,
+    )
+    assert agreed in made.text
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("for p in model.parameters(): p.data += torch.randn_like(p)", "may differ between"),
+        ("for p in model.parameters(): p.data = p.data + torch.randn_like(p)", "may differ"),
+        ("noise = torch.randn(3)\n        model[2].bias.data.add_(noise)", "`noise` may differ"),
+        ("model[random.choice([0, 2])].weight.data.mul_(0.9)", "may differ between processes"),
+        ("model[2].weight.data[0] = torch.randn(16)", "may differ between processes"),
+        ("with torch.no_grad(): model[2].weight += torch.randn(3, 16)", "differ"),
+        ("nn.init.normal_(model[2].weight)", "normal_() on"),
+        ("model[2].reset_parameters()", "may draw weights anew"),
+        ("model.apply(lambda m: m.train())", "may draw weights anew"),
+        ("v = nn.utils.parameters_to_vector(model.parameters())\n        v = v * time.time()\n"
+         "        nn.utils.vector_to_parameters(v, model.parameters())", "`v` may differ"),
+    ],
+)  # fmt: skip
+def test_weights_that_are_drawn_while_it_trains(change: str, reason: str):
+    assert reason in refused(
+        HEAD.replace("\ntorch.manual", CHANCE + "torch.manual") + LOOP + f"        {change}\n"
+    )
+
+
+CHECKPOINTED = """
+from torch.utils.checkpoint import checkpoint
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.rest = nn.Linear(5, 16), nn.Linear(16, 3), nn.Linear(16, 16)
+        self.parts = nn.ModuleList(nn.Linear(16, 16) for _ in range(2))
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        BODY
+        return self.last(x)
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+ONCE = "x = checkpoint(self.rest, x, use_reentrant=True)"
+EACH = "for part in self.parts:\n            x = checkpoint(part, x, use_reentrant=True)"
+
+
+@pytest.mark.parametrize(
+    ("body", "fits"),
+    [
+        (f"{ONCE}\n        {EACH}", True),
+        (f"{ONCE}\n        x = self.parts[1](self.parts[0](x))\n        {ONCE}", False),
+        (f"for _ in range(2):\n            {ONCE}\n        {EACH}", False),
+        (f"{EACH}\n        if x.mean() > 99:\n            x = self.rest(x)", False),
+        (f"for _ in range(2):\n            {ONCE}\n        {EACH}".replace("True", "False"), True),
+    ],
+)
+def test_checkpoints_with_a_backward_of_their_own(body: str, fits: bool):
+    text = HEAD + CHECKPOINTED.replace("BODY", body) + LOOP
+    if fits:
+        done(text)
+    else:
+        assert "give it use_reentrant=False" in refused(text)
+
+
 # --------------------------------------------------------------------------------------------- ends
 def test_torchrun_itself_and_a_crash():
     """One process that fails ends all, and its error is shown."""

@@ -114,11 +114,11 @@ def _rates(script: Script) -> Iterator[ast.Subscript]:
             continue
         for node in source.each(ast.Subscript):
             if is_constant(node.slice, "lr"):
-                if _is_group(script, node.value) and script.reached(statement_of(node)):
+                if is_group(script, node.value) and script.reached(statement_of(node)):
                     yield node
 
 
-def _is_group(script: Script, expr: ast.expr) -> bool:
+def is_group(script: Script, expr: ast.expr) -> bool:
     """Whether an expression is one of an optimizer's ``param_groups``: an element of them, or made
     of one.
     """

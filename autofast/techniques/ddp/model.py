@@ -19,8 +19,9 @@ from autofast.facts.gradients import left_out
 from autofast.facts.hooks import only_scales
 from autofast.facts.parts import parts_of
 from autofast.facts.used_parameters import parameters_of, used_parameters
+from autofast.flow.loops import loops_around
 from autofast.flow.positions import position
-from autofast.model.calls import call_of
+from autofast.model.calls import call_of, keyword_of, names_in
 from autofast.model.contents import without_wrappers
 from autofast.model.events import LoopFrame, Stack
 from autofast.model.kinds import is_module
@@ -28,7 +29,8 @@ from autofast.model.names import DDP, last_part
 from autofast.model.roles import Model, Step
 from autofast.model.script import Script
 from autofast.model.several import of_kind, wordset
-from autofast.model.source import ByNode, at
+from autofast.model.source import ByNode, at, nodes_in
+from autofast.model.syntax import is_stored
 from autofast.model.values import Const, Ext, Num, Tensor, Thing, begins
 from autofast.rule import Refusal
 
@@ -216,6 +218,10 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
         raise Refusal(
             f"{name} is called several times before a backward ({at(several)}), and {unproven}"
         )
+    if (twice := _reentrant_twice(script, bool(several or unproven))) is not None:
+        raise Refusal(
+            f"{at(twice)} checkpoints by a backward within the backward, and some parameters may have several of them: give it use_reentrant=False"
+        )
     if unproven:
         mine.options.append("find_unused_parameters=True")
         mine.unproven = unproven
@@ -223,6 +229,30 @@ def check(script: Script, mine: Trained, parallel: bool = False) -> None:
         mine.options.append("broadcast_buffers=False")
     for change in ("requires_grad", "requires_grad_"):
         _check_freezing(script, mine, change)
+
+
+def _reentrant_twice(script: Script, anyhow: bool) -> ast.Call | None:
+    """A call of ``checkpoint()`` whose part may run again before the gradients are averaged, which
+    is an error where the recomputation has a backward of its own; ``anyhow``: all of them count.
+    """
+    seen: set[str] = set()
+    for site in script.calls("torch.utils.checkpoint.checkpoint"):
+        call = site.node
+        if not isinstance(call, ast.Call) or not call.args:
+            continue
+        told = keyword_of(call, "use_reentrant")
+        if told is not None and script.constant(told) is False:
+            continue
+        part = ast.unparse(call.args[0])
+        names = names_in(call.args[0])
+        turns = (loop for loop in loops_around(call) if script.reached(call))
+        repeated = any(
+            not names & {n.id for n in nodes_in(loop, ast.Name) if is_stored(n)} for loop in turns
+        )
+        if anyhow or repeated or part in seen:
+            return call
+        seen.add(part)
+    return None
 
 
 def check_weights(models: Iterable[Trained], weights: Iterable[ast.expr]) -> None:

@@ -6,9 +6,12 @@ import ast
 
 from autofast.facts.host_io import ASKS, IMAGES, effect_of, name_of
 from autofast.flow.callgraph import Callee, code_of
+from autofast.flow.effects import CHANGERS
 from autofast.model.calls import arguments_of, method_name, receiver_of
 from autofast.model.kinds import is_module
+from autofast.model.names import last_part
 from autofast.model.several import wordset
+from autofast.model.source import at
 from autofast.model.values import (
     OBJECTS,
     Bound,
@@ -28,6 +31,7 @@ from autofast.model.values import (
     of_kind,
 )
 from autofast.ops import is_in_place
+from autofast.rule import Refusal
 from autofast.techniques.ddp.uniformity.kinds import (
     EQUAL,
     NEAR,
@@ -60,6 +64,7 @@ DRAWN = tuple("""random. numpy.random. secrets. uuid. tempfile. os.urandom torch
 READERS = wordset("str repr format float int bool round min max abs", "builtins.")
 ALIKE = wordset("iter list tuple reversed sorted", "builtins.") | wordset("copy.copy copy.deepcopy")
 ADDERS = wordset("append extend add update insert setdefault appendleft push")
+REDRAWS = ("apply", "reset_parameters", "_reset_parameters")
 HOST = ("item", "tolist", "numpy")  # what makes a number of a tensor
 MODULE = ("train", "eval", "load_state_dict", "requires_grad_", "to", "cuda", "step", "update")
 
@@ -139,6 +144,8 @@ class Calls(Values):
         kinds = self._kinds(node)
         if receiver is not None:
             kinds.append(self.kinds.get(receiver, EQUAL).whole)
+        # What goes through the elements of a generator makes something of them.
+        kinds = [k.items[0].whole if k.name == "each" and k.items else k for k in kinds]
         if all(k.same or k.name == "loader" for k in kinds):
             return NEAR if any(k.name == "near" for k in kinds) else otherwise
         return self._mixed(node, kinds)
@@ -159,6 +166,9 @@ class Calls(Values):
     def _put(self, node: ast.Call) -> None:
         """``losses.append(x)``: the list holds it from now on, whatever it is called."""
         self.changes(node)
+        if (receiver := receiver_of(node)) is not None and self._lasts(receiver):
+            self.changed_alike(node, arguments_of(node))
+            return
         for part in arguments_of(node):
             what = self.kept(part, self.kinds[part])
             if (receiver := receiver_of(node)) is not None:
@@ -184,6 +194,12 @@ class Calls(Values):
                 if (what, thing) == ("a", id(t))
             ]
             return joined(kind, *held, *self._kinds(node)[1:])
+        if name.startswith("torch.nn.init.") and first is not None and self._lasts(first):
+            raise Refusal(
+                f"{last_part(name)}() on {at(node)} draws the weights anew while it trains, in every process others"
+            )
+        if name == "torch.nn.utils.vector_to_parameters" and self.place == "in":
+            self.changed_alike(node, arguments_of(node)[:1])
         if name == "builtins.len" and first is not None:
             if kind.whole == SHARE:
                 rows = self.numbers.has_rows(first, self.frames[-1].run)
@@ -227,6 +243,14 @@ class Calls(Values):
             return EQUAL
         if name == "state_dict" and isinstance(this, OBJECTS) and not self.guarded:
             self.happens(node)  # what is kept of it may be loaded again
+        if name in REDRAWS and is_module(this) and self.place == "in":
+            raise Refusal(
+                f"{name}() on {at(node)} may draw weights anew while it trains, in every process others"
+            )
+        if name == "train" and is_module(this) and self.place == "in":
+            for part in arguments_of(node):
+                if self.kinds[part].whole.name == "near":
+                    self.note(part, "first")
         if name == "backward" or (name in MODULE and (isinstance(this, Ext) or is_module(this))):
             self.happens(node)
             return self._opaque(node, EQUAL)
@@ -261,6 +285,8 @@ class Calls(Values):
                 return each({"items": of(EQUAL, kind), "keys": EQUAL}.get(name, kind))
         if is_in_place(name):
             self._in_place(receiver, arguments_of(node))
+        elif name in CHANGERS and self._lasts(receiver):
+            self.changed_alike(node, arguments_of(node))
         if name in TYPES:
             return EQUAL
         return (

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from autofast.facts.updates.rates import is_group
 from autofast.flow.callgraph import Callee
 from autofast.flow.scopes import owner
 from autofast.model.calls import receiver_of, root_of
+from autofast.model.kinds import is_optimizer
 from autofast.model.several import surely
 from autofast.model.source import at, source_of, statement_of
 from autofast.model.syntax import is_attribute
@@ -20,6 +22,7 @@ from autofast.model.values import (
     Method,
     Module,
     Seq,
+    Tensor,
     Thing,
     any_of,
     of_kind,
@@ -34,7 +37,7 @@ from autofast.techniques.ddp.uniformity.kinds import (
     share,
 )
 from autofast.techniques.ddp.uniformity.notes import Notes
-from autofast.techniques.ddp.uniformity.state import in_words
+from autofast.techniques.ddp.uniformity.state import differs_by_rank, in_words, short
 
 
 class Stores(Notes):
@@ -114,10 +117,15 @@ class Stores(Notes):
             case ast.Attribute():
                 self.changes(target)
                 self.ev(target.value)
+                if target.attr in ("data", "grad") and self._lasts(target.value):
+                    self.changed_alike(target, [target.value, *([value] if value else [])])
                 self._store_attribute(target, self._keep(target, kind, value), value)
             case ast.Subscript():
                 self.ev(target.slice)
-                if self.ev(target.value).whole.name == "share":
+                holds = self.ev(target.value).whole
+                if self._lasts(target.value):
+                    self._set_for_all(target, kind, value)
+                elif holds.name == "share":
                     self._in_place(target.value, [value] if value is not None else [])
                 else:
                     self._hold(target.value, self._keep(target, kind, value))
@@ -142,13 +150,52 @@ class Stores(Notes):
 
     def _decide(self, target: ast.expr, kind: Kind, value: ast.expr | None) -> None:
         """``param_group["lr"] = x``: what is set decides how the training goes on."""
-        if (
-            kind.name == "near"
-            and value is not None
-            and isinstance(statement_of(target), ast.Assign)
-        ):
-            self.note(value, "first")
+        if kind.name == "near" and value is not None:
+            if not self._is_number(value) or isinstance(statement_of(target), ast.AugAssign):
+                raise differs_by_rank(value, kind)
+            if isinstance(statement_of(target), ast.Assign):
+                self.note(value, "first")
         self.happens(target)
+
+    # --------------------------------------------------------------- what all processes go on from
+    def _lasts(self, expr: ast.expr) -> bool:
+        """Whether training goes on from it: a parameter, its gradient, what an optimizer keeps.
+        Before the training starts, the models of the first process are sent to all.
+        """
+        if self.place != "in":
+            return False
+        held = any(t.param for t in of_kind(self.script.values(expr), Tensor))
+        return held or is_group(self.script, expr) or self._is_kept(expr)
+
+    def _is_kept(self, expr: ast.expr) -> bool:
+        """``optimizer.state``, and what is in it."""
+        inside = (n for n in ast.walk(expr) if is_attribute(n, "state", "defaults"))
+        return any(is_optimizer(t) for n in inside for t in self.script.values(n.value))
+
+    def _is_number(self, expr: ast.expr) -> bool:
+        """No tensor with several elements, as far as is known."""
+        return all(t.rank == "0d" for t in of_kind(self.script.values(expr), Tensor))
+
+    def _set_for_all(self, target: ast.Subscript, kind: Kind, value: ast.expr | None) -> None:
+        """A number that is drawn is that of the first process; all else must be the same."""
+        statement = statement_of(target)
+        if isinstance(statement, ast.AugAssign):
+            value, kind = statement.value, self.kinds.get(statement.value, EQUAL)
+        if kind.whole.name == "near" and value is not None and self._is_number(value):
+            self.happens(target)
+            self.note(value, "first")
+        else:
+            self.changed_alike(target, [target.value, *([value] if value else [])])
+
+    def changed_alike(self, where: ast.AST, given: Iterable[ast.expr]) -> None:
+        """All processes change what lasts, and by the same values."""
+        self.happens(where)
+        for expr in given:
+            if self.kinds.get(expr, EQUAL).whole.name == "near":
+                raise Refusal(
+                    f"`{short(expr)}` may differ between processes, and changes on {at(where)} what all of them train on with"
+                )
+            self.settle(expr)
 
     def _hold(self, container: ast.expr, what: Kind) -> None:
         """A container holds ``what`` from now on, under all its names."""
@@ -171,6 +218,10 @@ class Stores(Notes):
         """A value is changed in place, which nobody sees who asks where it comes from: all that
         may be done is what is done to each sample.
         """
+        given = list(given)
+        if self._lasts(changed):
+            self.changed_alike(changed, [changed, *given])
+            return
         shares = [e for e in given if not self.kinds.get(e, EQUAL).same]
         if self.kinds[changed].same and not shares:
             return
