@@ -236,10 +236,8 @@ def _reentrant_twice(script: Script, anyhow: bool) -> ast.Call | None:
     is an error where the recomputation has a backward of its own; ``anyhow``: all of them count.
     """
     seen: set[str] = set()
-    for site in script.calls("torch.utils.checkpoint.checkpoint"):
-        call = site.node
-        if not isinstance(call, ast.Call) or not call.args:
-            continue
+    sites = script.calls("torch.utils.checkpoint.checkpoint")
+    for call in (c for c in of_kind((s.node for s in sites), ast.Call) if c.args):
         told = keyword_of(call, "use_reentrant")
         if told is not None and script.constant(told) is False:
             continue

@@ -151,10 +151,11 @@ class Stores(Notes):
     def _decide(self, target: ast.expr, kind: Kind, value: ast.expr | None) -> None:
         """``param_group["lr"] = x``: what is set decides how the training goes on."""
         if kind.name == "near" and value is not None:
-            if not self._is_number(value) or isinstance(statement_of(target), ast.AugAssign):
-                raise differs_by_rank(value, kind)
-            if isinstance(statement_of(target), ast.Assign):
-                self.note(value, "first")
+            match statement_of(target):
+                case ast.Assign() if self._is_number(value):
+                    self.note(value, "first")
+                case ast.Assign() | ast.AugAssign():
+                    raise differs_by_rank(value, kind)
         self.happens(target)
 
     # --------------------------------------------------------------- what all processes go on from
@@ -178,9 +179,9 @@ class Stores(Notes):
 
     def _set_for_all(self, target: ast.Subscript, kind: Kind, value: ast.expr | None) -> None:
         """A number that is drawn is that of the first process; all else must be the same."""
-        statement = statement_of(target)
-        if isinstance(statement, ast.AugAssign):
-            value, kind = statement.value, self.kinds.get(statement.value, EQUAL)
+        match statement_of(target):
+            case ast.AugAssign(value=added):
+                value, kind = added, self.kinds.get(added, EQUAL)
         if kind.whole.name == "near" and value is not None and self._is_number(value):
             self.happens(target)
             self.note(value, "first")

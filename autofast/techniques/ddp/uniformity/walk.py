@@ -204,11 +204,12 @@ class Walk(Calls):
             value = self.read(node.value)
         elif value.name == "share" and old.same and isinstance(node.target, ast.Name):
             value = self._added(node.value, value)
-        changed: ast.expr = node.target
-        if isinstance(changed, ast.Attribute) and changed.attr in ("data", "grad"):
-            changed = changed.value
-        if not isinstance(changed, ast.Subscript) and self._lasts(changed):
-            self.changed_alike(node, [node.value])
+        match node.target:
+            case ast.Subscript():
+                pass  # as it is stored
+            case ast.Attribute(attr="data" | "grad", value=changed) | changed:
+                if self._lasts(changed):
+                    self.changed_alike(node, [node.value])
         if not isinstance(node.target, ast.Name):
             value = self.kept(node.value, value)
         found = self._operation(node.op, (node.target, old), (node.value, value))
