@@ -35,10 +35,15 @@ def _sets() -> dict[str, list[Case]]:
     found = {"1": CASES}
     packages = Path(__file__).parent.glob("verify_faults_*/__init__.py")
     for number in sorted(int(file.parent.name.rpartition("_")[2]) for file in packages):
-        names = vars(import_module(f"benchmarks.verify_faults_{number}")).values()
-        halves = [one for one in names if isinstance(one, list) and isinstance(one[0], Case)]
-        letters = "ab" if len(halves) > 1 else [""]
-        found |= {f"{number}{letter}": half for letter, half in zip(letters, halves, strict=True)}
+        names = vars(import_module(f"benchmarks.verify_faults_{number}")).items()
+        lists = {name: one for name, one in names if isinstance(one, list)}
+        halves = {name: one for name, one in lists.items() if isinstance(one[0], Case)}
+        letters = [name.removeprefix("PART_").lower() for name in halves]
+        if not all(len(letter) == 1 for letter in letters):  # of other names
+            letters = ["a", "b"] if len(halves) > 1 else [""]
+        found |= {
+            f"{number}{letter}": half for letter, half in zip(letters, halves.values(), strict=True)
+        }
     return found
 
 
