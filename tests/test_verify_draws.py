@@ -511,3 +511,21 @@ def test_models_of_one_kind_change_their_numbers() -> None:
     )
     check = draws.check(gather("unknown", [original, original, other]))
     assert check is not None and check.passed
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept", "passed"),
+    [
+        (range(30, 50), 60, None),  # negatives that did not fit
+        (range(30, 50), 0, False),  # the first draws, too
+        (range(30, 34), 60, False),  # of a few sizes: of another step
+        (range(100, 120), 60, False),  # larger than what is left
+    ],
+)
+def test_what_is_drawn_again_until_it_fits(lost: range, kept: int, passed: bool | None) -> None:
+    before = {"choices 64": 60, **{f"choices {size}": 3 for size in lost}}
+    runs = [sized(more=before, seed=seed) for seed in (0, 0, 1)]
+    runs += [sized("rewritten", {"choices 64": kept}, seed=seed) for seed in (0, 1)]
+    check = draws.check(gather("unknown", runs))
+    assert check is not None and check.passed is passed, check
+    assert passed is False or "until it fits" in check.text

@@ -46,6 +46,7 @@ def _record(ranks: Sequence[Record]) -> Record:
         evaluations=(),
         drawn={},
         rows={},
+        targets={},
         checkpoints=_checkpoints(ranks),
         wrote_outside=tuple(sorted({path for rank in ranks for path in rank.wrote_outside})),
         notes=tuple(dict.fromkeys(note for rank in ranks for note in rank.notes)),

@@ -210,6 +210,23 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Target:
+    """What losses of one kind are given in training beside outputs of models.
+
+    Attributes:
+        calls, numbers: how many.
+        laws: as those of a Call, for every ten calls.
+        again: samples that came again with the input that they had before.
+        same: of these, those whose target was the same, too."""
+
+    calls: int
+    numbers: int
+    laws: tuple[Numbers, ...] = ()
+    again: int = 0
+    same: int = 0
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """The calls of one model without gradients, or in evaluation mode, between two optimizer steps.
 
@@ -316,6 +333,7 @@ class Record:
             of these calls and of what they drew "among".
         rows: by the length of data, of which rows are taken in training: how many, and numbers of
             their order (probe/rows.py).
+        targets: by kind, what losses are given beside outputs.
         scalars: what TensorBoard was given: name, step (None: none was given), value.
             All of these only with ``Detail.state``.
         watched: what probe/watch.py gives, as lists and numbers; only with ``Detail.facts``.
@@ -368,6 +386,7 @@ class Record:
     drawn: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     rows: Mapping[str, Numbers] = field(default_factory=dict)
     averages: tuple[Followed, ...] = ()
+    targets: Mapping[str, Target] = field(default_factory=dict)
     unseen: Words = ()
 
 

@@ -33,6 +33,7 @@ LEAST = 3  # draws of one size of several numbers
 Drawn = Mapping[str, float]
 Lost = tuple[tuple[str, str], float, float, float]
 OFTEN = 6  # of single ones
+SIZES = 10  # of draws whose sizes chance makes
 # What draws unseen: generators of a script's own, and code that no longer runs as Python.
 UNSEEN = "default_rng RandomState random.Random( CUDAGraph cuda.graph jit. vmap compile(".split()
 # What takes normal numbers as it takes even ones.
@@ -82,6 +83,8 @@ def _sizes(ev: Evidence) -> Check | None:
             text = f"{times:.0f} draws of {size} number{'s' * (size != '1')} less, {gained:.0f} in place of {lost:.0f}"
         if all(map(_decided, *counts, ev.pairs)) and laws.hold(ev) is not False:
             return unclear(f"{text}, unless one number decides what several did")
+        if all(map(_drawn_again, *counts)):
+            return unclear(f"{text}, unless what was drawn again until it fits fits at once")
         means = "lost, or one for several samples, steps or passes"
         return _said(ev, text, means, otherwise)
     pairs = zip(*counts, ev.pairs, strict=True)
@@ -155,6 +158,20 @@ def _decided(one: Drawn, two: Drawn, pair: tuple[Run, Run]) -> bool:
             times[kind] += round(n) * (size > 1)
     calls, left = len(pair[1].record.calls), after.pop("numbers", 0)
     return calls <= left and 3 * left >= before.pop("numbers", 0) and before == after
+
+
+def _drawn_again(one: Drawn, two: Drawn) -> bool:
+    """Nothing is missing but smaller draws of many sizes beside a larger one that is made as often
+    as before: those that did not fit, drawn again. Others may be drawn from what fits alone."""
+    before, after = (_by_size(some, 1) for some in (one, two))
+    lost = {key: (n - after.get(key, (0, 0))[0]) for key, (n, _) in before.items()}
+    kinds = {kind for (kind, _), times in lost.items() if times > 0}
+    if len(kinds) != 1 or not kinds <= {"choices", "wholes"}:
+        return False
+    sizes = {size: times for (_, size), times in lost.items() if times > 0}
+    kept = [n * size for (kind, size), (n, _) in before.items() if kind in kinds and size > max(sizes) and n >= OFTEN]  # fmt: skip
+    missing = sum(size * times for size, times in sizes.items())
+    return len(sizes) >= SIZES and missing < max(kept, default=0)
 
 
 def _by_law(ev: Evidence, counts: Sequence[Sequence[Drawn]]) -> Check | None:

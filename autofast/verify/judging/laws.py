@@ -41,7 +41,7 @@ REAL = (
 )  # fmt: skip
 WAYS = ("mean", "spread", "2 % quantile", "10 % quantile", "median", "90 % quantile", "98 % quantile")  # fmt: skip
 Key = tuple[int, str]
-Rows = tuple[list[list[Numbers]], list[list[Numbers]]]
+Rows = Sequence[list[list[Numbers]]]
 
 
 def _blocks(run: Run, key: Key) -> list[Numbers]:
@@ -68,9 +68,14 @@ def _chance(rows: Rows, place: int) -> tuple[float, ...]:
 
 
 def wrong(pairs: Sequence[tuple[Run, Run]], key: Key) -> str:
-    """The difference that is furthest beyond chance, in words."""
-    rows = ([_blocks(run, key) for run, _ in pairs], [_blocks(run, key) for _, run in pairs])
-    if len(pairs) < PAIRS or min(len(s) for arm in rows for s in arm) < FEW:
+    return apart(*([_blocks(pair[k], key) for pair in pairs] for k in (0, 1)))
+
+
+def apart(*rows: list[list[Numbers]]) -> str:
+    """The difference that is furthest beyond chance, in words, between the runs of the original and
+    those of the other script, pair by pair."""
+    pairs = len(rows[0])
+    if pairs < PAIRS or min(len(s) for arm in rows for s in arm) < FEW:
         return ""
     columns = {len(block) for arm in rows for s in arm for block in s}
     if len(columns) != 1:
@@ -79,7 +84,7 @@ def wrong(pairs: Sequence[tuple[Run, Run]], key: Key) -> str:
     moving = [ratio for *_, ratio in found.values() if math.isfinite(ratio)]
     if not moving:
         return ""
-    calls = median(moving) < AS_ONE or len(pairs) >= MANY
+    calls = median(moving) < AS_ONE or pairs >= MANY
     most, where = 1.0, -1
     for place, (shift, seeds, own, size, _) in found.items():
         allowed = max((CALLS if calls else SEEDS) * seeds, WITHIN * own, LEAST * size)

@@ -90,7 +90,7 @@ def _summed(run: Run) -> Run:
 def _without_steps(run: Run) -> Run:
     """Those of the two are not the same ones, nor is what is counted by them."""
     none: dict[str, Any] = dict.fromkeys(("calls", "evaluations", "averages"), ())
-    none |= {"steps": (Step(0, -1, 0.0, 0.0, {}),) * 2, "drawn": {}, "masks": None}
+    none |= {"steps": (Step(0, -1, 0.0, 0.0, {}),) * 2, "drawn": {}, "masks": None, "targets": {}}
     return replace(run, records=tuple(replace(one, **none) for one in run.records))
 
 

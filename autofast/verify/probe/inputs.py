@@ -103,6 +103,7 @@ class Inputs:
         self.dropouts: dict[int, str] = {}
         self.both_ways: dict[int, str] = {}  # recurrent modules that begin at either end
         self.dropped: dict[str, None] = {}
+        self.latest: Any = None  # the first tensor that a model was given, of as many samples
         modules.register_module_forward_hook(self.hook())
 
     def found(self) -> Data:
@@ -128,8 +129,10 @@ class Inputs:
 
     def called(self, number: int, arguments: Any, keywords: Any) -> None:
         if len(self.calls) >= MOST_CALLS:
+            self.latest = None
             return
         found = [*named(arguments), *named(keywords or {})][:MOST_LEAVES]
+        self.latest = next((t.detach() for _, t in found if t.dim()), None)
         read = [(name, readable(tensor, self.probe)) for name, tensor in found]
         sums = {name: value for name, value in read if value is not None}
         floats = [(n, t) for n, t in found if n in sums and t.is_floating_point()]

@@ -135,7 +135,7 @@ def torch_arrived(
         steps.watch = Watch()
         steps.constructed.append(steps.watch.used)
     if steps is not None and wanted.state:
-        from . import averages, carried, draws, inputs, masks, own, precision, rows, sizes
+        from . import averages, carried, draws, inputs, masks, own, precision, rows, sizes, targets
 
         kinds = attempt("precision", precision.Precision)
         if kinds is not None:
@@ -152,6 +152,8 @@ def torch_arrived(
         if counted is not None:
             steps.random = lambda: f"{surroundings.random_digest()} {counted.drawn['sequence']}"
         attempt("masks of dropout", lambda: masks.Masks(probe, again.idle))
+        if given is not None:
+            attempt("targets", lambda: targets.Targets(probe, given, again.idle))
         fetches.rows = attempt("rows of the data", lambda: rows.Rows(probe, again.idle))
     if steps is not None and (wanted.state or wanted.perturb):
         models = state.State(probe)

@@ -38,6 +38,7 @@ from autofast.verify.evidence.record import (
     Resumed,
     Saved,
     Step,
+    Target,
     TensorPrint,
 )
 from autofast.verify.running.events import Iteration, Span, evaluations, nested, overlap, passes
@@ -129,8 +130,13 @@ def record(raw: Mapping[str, Any]) -> Record:
         fed=tuple(fed(raw.get("fed", {}), iterations, ends)),
         watched=raw.get("watched", {}),
         resumed=Resumed(**raw["resumed"]) if raw.get("resumed") else None,
+        targets={kind: _target(one) for kind, one in raw.get("targets", {}).items()},
         averages=tuple(Followed(*one) for one in raw.get("averages", ())),
     )
+
+
+def _target(raw: dict[str, Any]) -> Target:
+    return Target(**{**raw, "laws": tuple(map(tuple, raw["laws"]))})
 
 
 def _standing_in(events: Sequence[list[Any]]) -> Iterator[list[Any]]:
