@@ -28,6 +28,9 @@ x.sort()[1]; torch.topk(y, 2)[1]; y.topk(2).indices; x.topk(2).values; y.median(
 i.acos(); b.exp(); F.sigmoid(i); torch.sigmoid(i); i.sqrt(); i.true_divide(2); i.add(2.0); i.add(2); i.mul(y); i.clamp(0.5)
 i / 2; i // 2; i * 0.5; 2 + y.max(1)[1]; i.square(); i.pow(2); i ** 0.5; i.float_power(2); h.add(y); h + h; x + d; i + y; d - i; (i if y.max() > 9 else y) + i
 i * (2.5 if y.max() > 9 else 2); i + (1 if y.max() > 9 else 1.5); i - (2 if y.max() > 9 else 3)
+abs(x).sum(); abs(i); i + (x if y.max() > 9 else 1); torch.div(i, 2, rounding_mode="floor"); i.div(2, rounding_mode="trunc"); sum([i[0, 0], 0.5])
+torch.as_tensor(x.detach(), dtype=torch.float64); torch.asarray([1.5]); torch.triu_indices(3, 3); torch.hann_window(4, dtype=torch.float64)
+torch.tensor(2.5 if y.max() > 9 else 2); torch.full((2,), 1 if y.max() > 9 else 1.5); torch.arange(0, 4, 1.0 if y.max() > 9 else 1); torch.tensor([1, 2.5])
 x.to(d.dtype); i.to(x.dtype); i.to(dtype=x.dtype); x.to(float); i.to(y); i.type_as(x); i.type(y.dtype); x.to("cpu", d.dtype)
 x.new_zeros(3, dtype=torch.long); x.new_tensor([1]); torch.zeros(3, dtype=float); torch.zeros_like(x, dtype=torch.long)
 y.sum(dtype=torch.float64); F.softmax(y, 1, dtype=torch.float64); b.sum(); b.float().mean(); i.cumsum(0); torch.bincount(i.view(-1))
@@ -94,6 +97,8 @@ def test_what_is_known_is_said(held: dict[str, Any]) -> None:
         "torch.fft.fft(y)": "complex",
         "x.to(float)": "f64",
         "i + y": "f32",
+        "torch.tensor([1, 2.5])": "f32",
+        "abs(i)": "int",
         "d - i": "f64",
         "(i if y.max() > 9 else y) + i": "?",
     }.items():

@@ -25,6 +25,7 @@ from autofast.model.values import (
     Thing,
     Unknown,
     Values,
+    all_of,
     any_of,
     const,
     is_const,
@@ -139,6 +140,8 @@ def _keeps_integers(thing: Thing) -> bool:
 
 def _beside_integers(left: Values, right: Values) -> str:
     """The dtype that integers on one side take from the other side; "" where that is not one."""
+    if not all_of((*left, *right), Tensor):
+        return ""  # a number may stand there, which leaves them integers
     one, other = ({t.dtype for t in side if isinstance(t, Tensor)} for side in (left, right))
     if one == {"int"} and len(other) == 1:
         return next(iter(other))

@@ -32,6 +32,7 @@ from autofast.model.values import (
     Where,
     all_of,
     any_of,
+    is_const,
     of_kind,
     one,
     result_of,
@@ -204,9 +205,13 @@ def _folded(interp: Core, name: str, args: Arguments, node: Where) -> Values:
     """
     given = [g.values for g in args.positional]
     alone = len(given) == 1 or name in ("builtins.sum", "math.fsum")
-    folded = NOTHING.union(*given) if not alone else {e for t in first_of(args) for e in elements(t)}
+    folded = (
+        NOTHING.union(*given) if not alone else {e for t in first_of(args) for e in elements(t)}
+    )
     if (tensors := tensors_in(*given)) and not any_of(folded, *COLLECTIONS):
-        return values(mixed(tensors))
+        made = mixed(tensors)
+        plain = all(isinstance(t, Tensor) or is_const(t, int) for t in folded)
+        return values(made if plain or made.dtype != "int" else made.but(dtype="?"))
     parts = iterate(interp, given[0], node) if given and alone else NOTHING.union(*given)
     things = frozenset(t for t in parts if not isinstance(t, (Num, Const, Arg)))
     rows = frozenset(of_kind(things, Seq)) if name == "builtins.sum" else NOTHING

@@ -34,6 +34,7 @@ from autofast.model.values import (
     any_of,
     is_const,
     joined,
+    of_kind,
     ordered,
     result_of,
     things as values,
@@ -41,12 +42,11 @@ from autofast.model.values import (
 from autofast.read.library import chosen, loaded_settings, module_parts, protocols  # noqa: F401
 from autofast.read.library.containers import copied, deep_copied, dict_of
 from autofast.read.library.table import first_of, gives_for, plain
+from autofast.read.library.tensor_results import result
 from autofast.read.search_paths import folder
 from autofast.read.state.core import Core, join
 
-NUMBERS = [
-    f"builtins.{name}" for name in "id round abs isinstance hasattr input open ord hash".split()
-]
+NUMBERS = [f"builtins.{name}" for name in "id round isinstance hasattr input open ord hash".split()]
 TEXTS = [f"builtins.{name}" for name in "print str repr format".split()]
 
 gives_for(
@@ -81,6 +81,14 @@ def _cast(interp: Core, name: str, args: Arguments, node: Where) -> Values:
         if isinstance(thing, (Tensor, Unknown)):
             interp.emit("sync", node, thing, args, how=last_part(name))
     return values(Num(first_such(first, Tensor), scalar=True))
+
+
+@gives_for("builtins.abs")
+def _absolute(interp: Core, name: str, args: Arguments, node: Where) -> Values:
+    found = first_of(args)
+    if tensors := of_kind(found, Tensor):
+        return result(interp, "torch.abs", tensors, args, node)
+    return NUMBER
 
 
 @gives_for(*NUMBERS)

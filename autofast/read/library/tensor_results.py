@@ -57,6 +57,8 @@ def result_dtype(name: str, dtype: str, args: Arguments) -> str:
     known = op(name)
     if known is None:
         return dtype
+    if "rounding_mode" in args.named:
+        return "?" if dtype == "int" else dtype
     if dtype == "complex" and known.real:
         return "?"
     if known.dtype == "float":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import replace
 
 from autofast.model import names
@@ -107,8 +108,9 @@ def _operation(interp: Core, name: str, args: Arguments, node: Where) -> Values:
                 made=node,
             )
         )
-    if short in ("from_numpy", "as_tensor"):
-        return values(mixed(tensors) if tensors else Tensor(device="cpu", fresh=short, made=node))
+    if short in ("from_numpy", "as_tensor", "asarray"):
+        made = mixed(tensors) if tensors else Tensor(device="cpu", fresh=short, made=node)
+        return values(made.but(dtype=result_dtype(name, made.dtype, args)))
     if short in FUNCTIONAL_LOSSES:
         return loss(interp, Ref(name), args, node)
     if short in ("sigmoid", "softmax"):
@@ -128,6 +130,9 @@ def _operation(interp: Core, name: str, args: Arguments, node: Where) -> Values:
         return result(interp, name, tensors, args, node)
     if short[:1].isupper():
         return make(interp, name, args, node)
+    if (known := op(name)) is not None and known.factory:  # `triu_indices`, `hann_window`
+        made = _factory(short, args, node).but(fresh="")
+        return values(made if "dtype" in args.named else made.but(dtype="?"))
     if short.startswith(("is_", "get_", "device_")) or short.endswith(("_count", "_available")):
         return NUMBER
     return values(result_of(name)) if is_unknown_in(*given) else NUMBER
@@ -226,22 +231,35 @@ def _default_dtype(short: str, args: Arguments) -> str:
         return "f32"
     given = [g.values for g in args.positional]
     asked = given[1:2] if short == "full" else given[:1] if short == "tensor" else given
-    kinds = {kind for found in asked for t in found for kind in _kinds(t)}
-    if float in kinds and kinds <= {float, int, bool}:
-        return "f32"
-    return "int" if kinds and kinds <= {int, bool} and short != "range" else "?"
+    made = _of_all(map(_kind, asked))
+    return "?" if made == "int" and short == "range" else made
 
 
-def _kinds(thing: Thing, around: tuple[Thing, ...] = ()) -> set[type | None]:
-    """The Python types of the numbers in a value; None among them for what is not known, as in a
-    list that holds itself.
+def _kind(found: Values, around: tuple[Thing, ...] = ()) -> str:
+    """What numbers there certainly are: ``f32`` of floats, or of floats among integers; ``int``;
+    ``?`` where it may be one or the other, or is not known, as in a list that holds itself.
     """
+    kinds = {_kind_of(t, around) for t in found}
+    return kinds.pop() if len(kinds) == 1 else "?"
+
+
+def _kind_of(thing: Thing, around: tuple[Thing, ...]) -> str:
     if isinstance(thing, Seq) and thing not in around:
         inner = (*around, thing)
-        return {kind for t in thing.any() for kind in _kinds(t, inner)} or {float}
-    if is_const(thing, tuple):
-        return {type(v) for v in thing.value}
-    return {type(thing.value) if isinstance(thing, Const) else None}
+        if thing.exact is None:
+            return _kind(thing.any(), inner) if thing.any() else "f32"
+        return _of_all(_kind(part, inner) for part in thing.exact) if thing.exact else "f32"
+    numbers = thing.value if is_const(thing, tuple) else (getattr(thing, "value", None),)
+    types = {type(n) for n in numbers} if isinstance(thing, Const) else {None}
+    if not types <= {int, bool, float}:
+        return "?"
+    return "f32" if float in types else "int"
+
+
+def _of_all(kinds: Iterable[str]) -> str:
+    """What becomes of numbers of these kinds together."""
+    found = set(kinds)
+    return "?" if "?" in found or not found else "f32" if "f32" in found else "int"
 
 
 def _factory(short: str, args: Arguments, node: Where) -> Tensor:
