@@ -955,6 +955,59 @@ def test_hooks():
     )
 
 
+KEEPING = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 8), nn.Linear(8, 2)
+        self.heat, self.calls = 1.0, 0
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        BODY
+        return self.last(h)
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("self.heat *= 0.98\n        h = h / self.heat", "self.heat"),
+        ("self.calls += 1\n        h = h * self.calls", "self.calls"),
+        ("self.mean = 0.9 * self.mean + 0.1 * h.detach().mean(0)\n        h = h - self.mean",
+         "self.mean"),
+        ("self.mean.mul_(0.9).add_(h.detach().mean(0), alpha=0.1)\n        h = h - self.mean",
+         "self.mean"),
+        ("if x.sum() > 0:\n            self.mean = h.detach()[0]\n        h = h - self.mean",
+         "self.mean"),
+        ("self.seen = h\n        h = self.seen * 2", ""),
+        ("self.seen = h", ""),
+        ("h = h * self.heat - self.mean", ""),
+    ],
+)  # fmt: skip
+def test_what_forward_keeps_for_the_next_batch(body: str, kept: str):
+    """Smaller batches are more of them: it would change more often between two updates."""
+    head = HEAD + KEEPING.replace("BODY", body)
+    if not kept:
+        done(LOOP, head=head, steps=(2,))
+        return
+    assert f"forward keeps `{kept}` from batch to batch" in refused(LOOP, head=head, keep=True)
+    assert apply(head + LOOP, 2).fixes  # as often as before, where batches stay as they are
+
+
+def test_a_scheduler_that_is_told_the_loss_of_each_batch():
+    head = HEAD + "plateau = lr_scheduler.ReduceLROnPlateau(optimizer)\n"
+    for told in ("loss.item()", "loss", "loss.detach()"):
+        assert "told the loss of one batch" in refused(
+            LOOP + f"        plateau.step({told})\n", head=head
+        )
+
+
 def test_a_gan():
     """The generator's backward leaves gradients in the discriminator, which a window would add to
     its own.

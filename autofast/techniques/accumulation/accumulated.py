@@ -15,6 +15,7 @@ from autofast.edit.order import Rank
 from autofast.facts.batch.kinds import Kind
 from autofast.facts.batch.losses import Losses
 from autofast.facts.batch.samples import Activation, Shape
+from autofast.facts.kept_by_forward import carried_by_forward
 from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
 from autofast.flow.positions import index_in_block, place_in, statements_beside
@@ -34,7 +35,7 @@ from autofast.model.source import (
     within,
 )
 from autofast.model.syntax import VARIABLES
-from autofast.model.values import Ext, is_named
+from autofast.model.values import Ext, Num, Tensor, Values, is_named
 from autofast.read.recover.compiled import records_graphs
 from autofast.rule import Options, Refusal
 from autofast.techniques.accumulation.batch_size import drops_last, smaller_batches
@@ -139,13 +140,14 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
     iteration = iteration_of(script, step)
     window = window_of(script, step, steps, drop)
     check_order(script, iteration)
-    _check_schedules(iteration)
+    _check_schedules(script, iteration)
     kinds = _kinds(script, iteration, window, keep)
     body = Body(script, iteration, window, kinds)
     edits: list[Edit] = [*body.build(), *window.made, window.constant]
     if Kind.MEAN in kinds.values():
         edits.append(window.helper)
     if keep:
+        _check_kept(script, step)
         edits += smaller_batches(script, iteration, window)
     message = _message(steps, keep)
     if _has_batch_norm(script, step):
@@ -155,7 +157,7 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
     return Accumulated(step, node, message, tuple(edits), window=window, iteration=iteration)
 
 
-def _check_schedules(iteration: Iteration) -> None:
+def _check_schedules(script: Script, iteration: Iteration) -> None:
     """A scheduler that is stepped after every update has its lengths in batches, which would become
     others.
     """
@@ -163,6 +165,31 @@ def _check_schedules(iteration: Iteration) -> None:
         if isinstance(event.node, ast.Call) and not arguments_of(event.node):
             raise Refusal(
                 f"the scheduler that {at(event)} steps after every update counts batches: its lengths would be in updates"
+            )
+        given = of_kind([event.node], ast.Call)
+        if any(
+            _is_of_step(script.values(a), iteration.step)
+            for call in given
+            for a in arguments_of(call)
+        ):
+            raise Refusal(
+                f"the scheduler that {at(event)} steps is told the loss of one batch, which would be the last of several"
+            )
+
+
+def _is_of_step(found: Values, step: Step) -> bool:
+    """Whether it is made of one of the step's batches, or a number that was read from such."""
+    read = [t.synced for t in of_kind(found, Num) if t.synced is not None]
+    tensors = of_kind([*found, *read], Tensor)
+    return any(t.grad or not t.batch.isdisjoint(step.loaders) for t in tensors)
+
+
+def _check_kept(script: Script, step: Step) -> None:
+    """What forward changes for the next batch: it would change for each of the smaller ones."""
+    for model in step.models:
+        for node in carried_by_forward(script, model):
+            raise Refusal(
+                f"forward keeps `{ast.unparse(node)}` from batch to batch ({at(node)}), and smaller batches would change it more often"
             )
 
 

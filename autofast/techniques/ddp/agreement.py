@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import ast
 
+from autofast.facts.kept_by_forward import changed_by_forward
 from autofast.flow.program import Flow
-from autofast.model.calls import call_of, is_augmented, is_method, is_name
-from autofast.model.contents import members, with_contents
+from autofast.model.calls import call_of, is_method
 from autofast.model.events import Occurrence
 from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import at, enclosing, nodes_in, parent_of, statement_of, within_statement
-from autofast.model.syntax import COMPREHENSIONS, TAKERS, is_attribute, is_read, is_stored
+from autofast.model.syntax import COMPREHENSIONS, TAKERS, is_attribute
 from autofast.model.values import (
     Const,
     Ext,
-    Func,
     Inst,
     Num,
     Ref,
@@ -189,38 +188,11 @@ def _written(script: Script, node: ast.AST, occurrences: list[Occurrence]) -> No
 
 def _kept(script: Script, thing: Thing) -> None:
     """What forward keeps for the next batch would be that of one process."""
-    for part in with_contents([thing], members):
-        if isinstance(part, Inst):
-            for func in part.cls.find("forward") or ():
-                if isinstance(func, Func):
-                    _stores(script, func.node)
-
-
-def _stores(script: Script, function: ast.AST) -> None:
-    spec = getattr(function, "args", None)
-    if not isinstance(spec, ast.arguments) or not spec.args:
-        return
-    this = spec.args[0].arg
-    loaded = {
-        n.attr for n in nodes_in(function, ast.Attribute) if is_read(n) and is_name(n.value, this)
-    }
-    for node in nodes_in(function, ast.Attribute):
-        if is_name(node.value, this):
-            stored = is_stored(node) and (node.attr in loaded or is_augmented(node))
-            if (stored or _in_place(node)) and not _is_plain(script, node):
-                raise Refusal(
-                    f"forward keeps `{ast.unparse(node)}` from batch to batch ({at(node)}): each process would keep that of its part"
-                )
-
-
-def _in_place(node: ast.Attribute) -> bool:
-    """``self.seen.add_(...)``, ``self.seen[i] = ...``"""
-    match parent_of(node):
-        case ast.Attribute(attr=name) as method:
-            return is_in_place(name, flags=True) and isinstance(parent_of(method), ast.Call)
-        case ast.Subscript() as item:
-            return is_stored(item)
-    return False
+    for node in changed_by_forward(thing):
+        if not _is_plain(script, node):
+            raise Refusal(
+                f"forward keeps `{ast.unparse(node)}` from batch to batch ({at(node)}): each process would keep that of its part"
+            )
 
 
 def _is_plain(script: Script, node: ast.Attribute) -> bool:
