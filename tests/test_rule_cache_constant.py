@@ -576,6 +576,10 @@ VIEWED += "    criterion.bump()\n"
         "flip(self.weights)",
         "transpose(self.weights)",
         "squeeze(self.weights)",
+        "einsum('i->i', self.weights)",
+        "require(self.weights)",
+        "add(self.weights, 1, self.weights)",
+        "sqrt(self.weights, self.weights)",
     ],
 )
 def test_views_of_an_array_are_written_to(view: str) -> None:

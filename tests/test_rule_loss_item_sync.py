@@ -1939,6 +1939,31 @@ def test_what_may_not_move(step: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "write",
+    [
+        "table[0] += 1",
+        "table.fill(0.5)",
+        "np.add(table, 0.1, table)",
+        "np.copyto(table, 0.3)",
+        "np.put_along_axis(table, np.array([0]), 0.5, 0)",
+        "table.clip(0, 0.3, table)",
+        "rng.shuffle(table)",
+        "mine = table.reshape(2, -1)\nmine[0] = 0.2",
+        "torch.from_numpy(table).mul_(0.9)",
+        "change(table)",
+        "",
+    ],
+)
+def test_numbers_of_an_array_do_not_move_past_what_writes_to_it(write: str) -> None:
+    head = "rng = np.random.default_rng(0)\ntable = np.linspace(0, 1, 8)\ndef change(t):\n    t *= 0.9\n"
+    step = "info = {'loss': loss.item(), 'sum': float(table.sum()), 'first': float(table[0])}\n"
+    text = HEAD + head + training(f"{step}{write}\nif i % 2 == 0:\n    print(info)")
+    done = apply("loss-item-sync", text)
+    assert ("            info =" in done.text) is (write == "")
+    assert output(done.text) == output(text)
+
+
+@pytest.mark.parametrize(
     ("own", "moves"), [("count", False), ("count.view(-1)", False), ("torch.zeros(1)", True)]
 )
 def test_what_writes_to_a_tensor_of_the_module_by_a_name_of_its_own(own: str, moves: bool) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from autofast.facts.loaders import loader_argument
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.defuse import Definition
-from autofast.flow.effects import Effects
+from autofast.flow.effects import Effects, outputs
 from autofast.flow.memory import (
     LEGACY,
     PASSING_LAYERS,
@@ -85,19 +85,6 @@ WRITING = tuple(  # how functions begin that write to their arguments, or to wha
     operator.ior operator.ipow operator.irshift operator.isub operator.itruediv operator.ixor""".split()
 )
 REDUCTIONS = "torch.distributed.ReduceOp"  # constants among them
-# Functions of NumPy with the number of their operands; what follows is written to.
-OPERANDS = dict.fromkeys(
-    """negative positive abs absolute fabs exp exp2 expm1 log log2 log10 log1p sqrt cbrt square sign
-    reciprocal floor ceil trunc rint invert logical_not sin cos tan sinh cosh tanh""".split(),
-    1,
-)
-OPERANDS |= dict.fromkeys(
-    """add subtract multiply divide true_divide floor_divide power float_power maximum minimum fmax
-    fmin mod fmod remainder arctan2 hypot logical_and logical_or logical_xor bitwise_and bitwise_or
-    bitwise_xor matmul dot round around max min argmax argmin any all""".split(),
-    2,
-)
-OPERANDS |= dict.fromkeys("clip sum prod mean std var cumsum cumprod take compress".split(), 3)
 MEMORY = wordset("data_ptr untyped_storage storage")  # by which anybody may write
 KEEPING = wordset("Parameter Buffer register_buffer from_pretrained")
 HANDED = Unknown("what another function calls, at any time")
@@ -282,11 +269,7 @@ def _written(
             for name in names:
                 if name == "numpy.nan_to_num" and keyword_of(node, "copy"):
                     targets += args
-                if name.startswith("numpy."):
-                    targets += args[OPERANDS.get(name.removeprefix("numpy."), 9) :]
-            if not names and isinstance(func, ast.Attribute):
-                # A method of the first operand; those of one, `cos`, are functions alone.
-                targets += args[OPERANDS.get(func.attr, 9) - 1 or 9 :]
+            targets += outputs(node, names)
     for target in targets:
         found = script.values(unstarred(target))
         if not found and any(map(script.values, of_kind(ancestors(target), ast.Lambda))):

@@ -6,6 +6,7 @@ import ast
 import re
 
 from autofast.facts.host_io import name_of
+from autofast.flow.effects import outputs
 from autofast.flow.memory import asks_in_place, renames
 from autofast.flow.program import holder_of
 from autofast.flow.scopes import mentions, owner
@@ -102,6 +103,8 @@ class ReadOnly(ValueFlow[None]):
             return Verdict.STOPS
         if not name or may_give(call, "out") or asks_in_place(name, call):  # type: ignore[arg-type]
             return "it is handed on"
+        if use.expr in outputs(call, [name]):  # type: ignore[arg-type]
+            return "it is written to"
         if renames(name):
             return Verdict.GOES_ON
         return Verdict.STOPS if only_reads(name) else "it is handed on"

@@ -17,12 +17,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from autofast.facts.aliases import array_writes, tensor_writes
 from autofast.facts.computes import DISPLAYS, Computes
 from autofast.facts.freshness import is_fresh
 from autofast.facts.invariants import Invariants, own_constructor
 from autofast.facts.shows import Shows
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.defuse import bound_to
+from autofast.flow.effects import Effects
 from autofast.flow.positions import index_in_block, statements_beside
 from autofast.flow.program import Flow
 from autofast.flow.reflection import namespace_calls
@@ -31,6 +33,7 @@ from autofast.flow.scopes import (
     declared,
     loaded_in,
     mentions,
+    own_nodes,
     owner,
     stored_in,
     variables_of,
@@ -38,6 +41,7 @@ from autofast.flow.scopes import (
 from autofast.model.script import Script
 from autofast.model.several import of_kind, wordset
 from autofast.model.source import (
+    ByNode,
     any_within,
     contains_kind,
     function_of,
@@ -49,6 +53,7 @@ from autofast.model.source import (
     within_any,
 )
 from autofast.model.syntax import ASSIGNMENTS, CALL_ENDS, TURN_ENDS, is_attribute, is_read
+from autofast.model.tensors import is_one_number
 from autofast.model.values import (
     Arg,
     Cls,
@@ -58,6 +63,8 @@ from autofast.model.values import (
     Ref,
     Setting,
     Tensor,
+    Values,
+    any_of,
     certainly,
     surely_named,
 )
@@ -84,6 +91,7 @@ class Sinking:
         self.unlike: list[ast.If] = []  # of these, what does not give the same there
         self.passed: list[ast.AST] = []
         self.quiet = True  # whether nothing that is passed changes anything but variables
+        self.arrays = False  # whether it may write to an array of NumPy's
         if place is self.gate:
             self._pass(self.gate.test)
         here: ast.AST = place
@@ -145,6 +153,20 @@ class Sinking:
         left = {n for end in nodes_in(code, ast.Raise) for n in walk(end)}  # nothing is used then
         shows = self.script.analysis(_Quiet)
         self.quiet = self.quiet and all(n in left or shows.is_harmless(n) for n in live_nodes(code))
+        self.arrays = self.arrays or self._may_write_to_arrays(code)
+
+    def _may_write_to_arrays(self, code: ast.AST) -> bool:
+        """Whether code, or what it calls, may write to an array, which looks like a number."""
+        calls, effects = self.script.analysis(CallGraph), self.script.analysis(Effects)
+        shared, _ = self.script.analysis(tensor_writes)
+        written = self.script.analysis(_array_writes)
+        nodes = [*walk(code)]
+        called = {f for n in nodes for f in calls.entered(n)}
+        nodes += [n for f in called for g in calls.runs(f) for n in own_nodes(g)]
+        bases = (w.base for n in nodes for w in effects.of(n))
+        return any(
+            shared or not certainly(target, Tensor) for n in nodes for target in written.get(n, ())
+        ) or any(any_of(self.script.values(base), Num) for base in bases if base is not None)
 
     def _uses_of(self, statement: ast.stmt) -> list[ast.Name]:
         flow = self.flow.definitions(statement)
@@ -171,9 +193,7 @@ class Sinking:
         """Whether code only computes, but for what it ``fills``, and of the same things there."""
         return (
             not any(loaded_in(code) & stored_in(other) for other in self.passed)
-            and all(
-                self.computes.is_harmless(n) or filled_by(n) in fills for n in live_nodes(code)
-            )
+            and all(self.computes.is_harmless(n) or filled_by(n) in fills for n in live_nodes(code))
             and (self.quiet or self._is_steady(code))
         )
 
@@ -233,6 +253,8 @@ class Sinking:
         in place in this turn.
         """
         found = self.script.values(name)
+        if self.arrays and not all(map(is_one_number, of_kind(found, Num))):
+            return False
         tensors = certainly(found, Tensor, Num, Const) and is_fresh(self.script, name)
         return self._is_own(name) and (tensors or certainly(found, Num, Const, Ref, Func))
 
@@ -256,6 +278,14 @@ class Sinking:
         variable = table.of(name)
         stores = of_kind(table.stores(variable), ast.Name) if variable is not None else ()
         return all(function_of(n) is variable.scope for n in stores)  # type: ignore[union-attr]
+
+
+def _array_writes(script: Script) -> ByNode[list[Values]]:
+    """What each place of the project writes to, if it is a tensor or an array."""
+    found: ByNode[list[Values]] = {}
+    for node, target, _ in script.analysis(array_writes):
+        found.setdefault(node, []).append(target)
+    return found
 
 
 class _Quiet(Shows):

@@ -5,17 +5,17 @@ library objects (files, the environment).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from autofast.flow.reflection import whose_attributes
-from autofast.model.calls import is_augmented
+from autofast.model.calls import is_augmented, unstarred
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import wordset
 from autofast.model.source import live_nodes
-from autofast.model.syntax import is_stored
+from autofast.model.syntax import is_attribute, is_stored
 from autofast.model.values import (
     Arg,
     Bound,
@@ -25,6 +25,7 @@ from autofast.model.values import (
     Func,
     Method,
     Num,
+    Tensor,
     Values,
     any_of,
     certainly,
@@ -44,11 +45,24 @@ HANDLES = wordset("read read1 readinto readline readlines seek tell write writel
 # Functions that change their first argument.
 FIRST = wordset("""
     random.shuffle numpy.random.shuffle builtins.setattr builtins.delattr heapq.heappush
-    heapq.heappop heapq.heapify heapq.heappushpop heapq.heapreplace bisect.insort
+    heapq.heappop heapq.heapify heapq.heappushpop heapq.heapreplace bisect.insort numpy.put_along_axis
     bisect.insort_left bisect.insort_right numpy.copyto numpy.put numpy.place numpy.putmask
     numpy.fill_diagonal operator.setitem operator.delitem operator.iadd operator.isub
     operator.imul operator.itruediv operator.ior operator.iconcat numpy.add.at numpy.subtract.at numpy.multiply.at
 """)
+# Functions of NumPy with the number of their operands; what follows is written to.
+OPERANDS = dict.fromkeys(
+    """negative positive abs absolute fabs exp exp2 expm1 log log2 log10 log1p sqrt cbrt square sign
+    reciprocal floor ceil trunc rint invert logical_not sin cos tan sinh cosh tanh""".split(),
+    1,
+)
+OPERANDS |= dict.fromkeys(
+    """add subtract multiply divide true_divide floor_divide power float_power maximum minimum fmax
+    fmin mod fmod remainder arctan2 hypot logical_and logical_or logical_xor bitwise_and bitwise_or
+    bitwise_xor matmul dot round around max min argmax argmin any all""".split(),
+    2,
+)
+OPERANDS |= dict.fromkeys("clip sum prod mean std var cumsum cumprod take compress".split(), 3)
 SETTING = wordset("setattr delattr object.__setattr__ object.__delattr__", "builtins.")
 CONTAINERS = tuple("builtins. collections.".split())  # `list.reverse(words)`
 DRAWING = wordset("cv2.rectangle cv2.circle cv2.line cv2.putText cv2.fillPoly cv2.polylines cv2.ellipse")
@@ -120,6 +134,8 @@ class Effects:
             yield Write(node, func)
         if node.args:
             yield from self._by_function(node, names)
+            if not (is_attribute(func) and certainly(self.script.values(func.value), Tensor)):
+                yield from (Write(node, unstarred(given)) for given in outputs(node, names))
         yield from (Write(node, k.value) for k in node.keywords if k.arg == "out")
         if names & {"os.putenv", "os.unsetenv"}:
             yield Write(node, func)
@@ -132,7 +148,7 @@ class Effects:
                 yield Write(node, node.args[0], str(key.value) if known else "", computed=not known)  # type: ignore[attr-defined]
         elif names & (FIRST | DRAWING) or any(
             (n.startswith("torch.") and is_in_place(n, flags=True))
-            or (n.startswith(CONTAINERS) and last_part(n) in CHANGERS)
+            or (n.startswith((*CONTAINERS, "numpy.ndarray.")) and last_part(n) in CHANGERS)
             for n in names
         ):
             yield from self._to(node, node.args[0])
@@ -145,6 +161,22 @@ class Effects:
         yield from (Write(node, owner, computed=True) for owner in owners)
         if not owners:
             yield Write(node, base, name)
+
+
+def outputs(call: ast.Call, names: Iterable[str]) -> list[ast.expr]:
+    """What a function of NumPy that has these names, or a method of an array, is given to write
+    to without a word: ``np.add(a, b, a)``, ``a.clip(0, 1, a)``.
+    """
+    found = [
+        given
+        for name in names
+        if name.startswith("numpy.")
+        for given in call.args[OPERANDS.get(name.removeprefix("numpy."), 9) :]
+    ]
+    if not names and isinstance(call.func, ast.Attribute):
+        # A method of the first operand; those of one, `cos`, are functions alone.
+        found += call.args[OPERANDS.get(call.func.attr, 9) - 1 or 9 :]
+    return [given for given in found if not isinstance(given, ast.Constant)]
 
 
 def is_number(found: Values) -> bool:

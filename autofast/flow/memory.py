@@ -67,7 +67,7 @@ RENAMING |= {"torch.autograd.Variable", *LEGACY}
 RENAMING |= wordset(
     """asarray asanyarray ascontiguousarray frombuffer from_dlpack ndarray ravel reshape transpose squeeze expand_dims swapaxes
     moveaxis rollaxis broadcast_to broadcast_arrays split array_split hsplit vsplit dsplit atleast_1d atleast_2d atleast_3d
-    diagonal diag flip fliplr flipud rot90 real imag require trim_zeros asarray_chkfinite real_if_close
+    diagonal diag flip fliplr flipud rot90 real imag require trim_zeros asarray_chkfinite real_if_close einsum nditer
     lib.stride_tricks.sliding_window_view lib.stride_tricks.as_strided""",
     "numpy.",
 )
