@@ -166,3 +166,19 @@ def test_what_is_a_magic(code: str, hidden: set[int]) -> None:
     assert {n for n, row in enumerate(text.split("\n")[1:]) if "#autofast-magic#" in row} == hidden
     assert code.startswith(("%%", "!pip")) or compile(text, "train.py", "exec")
     assert codes(read.encode(text.replace("x = 1", "x = 2")))[0] == code.replace("x = 1", "x = 2")
+
+
+def test_a_first_cell_runs_without_a_gpu(project: Path) -> None:  # noqa: F811
+    """Whatever later cells need: they are run one by one."""
+    path = project / "train.ipynb"
+    wide = "torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))"
+    path.write_text(PLAIN.replace("torch.nn.Linear(8, 1)", wide))
+    ran = autofast(
+        "rewrite", "train.ipynb", "-o", "fast.ipynb", "--select", "autocast", "--exhaustive"
+    )
+    assert ran.code == 0, ran.err
+    code = ["".join(c["source"]) for c in json.loads((project / "fast.ipynb").read_text())["cells"]]
+    asked = [line for text in code for line in text.splitlines() if "has_bf16 = " in line]
+    assert asked == [
+        "has_bf16 = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8"
+    ]

@@ -301,6 +301,13 @@ found = accuracy(output, target, topk=(1, 5))
             "gives Trainer() `progress_bar_refresh_rate`, which is gone in Lightning 1.7",
         ),
         ("import torch\ntorch.zeros(3, 3).symeig()", (1, 13), "", "uses torch.symeig"),
+        (
+            "import torch\nfrom torch.utils.data import DataLoader\n"
+            "it = iter(DataLoader(torch.zeros(9, 3)))\nfor i in range(9):\n    x = it.next()",
+            (1, 12),
+            "",
+            "asks a loader's iterator for next()",
+        ),
         ("import torch\ntorch.solve(torch.zeros(3, 3), torch.zeros(3, 3))", (1, 12), "", "torch.solve"),
         ("from torch._six import container_abcs, inf", (1, 13), "import collections.abc", "torch._six"),
         ("from torch._six import string_classes, inf", (1, 13), "", "torch._six"),

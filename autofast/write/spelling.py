@@ -118,8 +118,10 @@ def is_device_object(found: Values) -> bool:
 
 def requires_cuda(script: Script) -> bool:
     """The script cannot run without CUDA: under no condition it sets the CUDA device, asks for nccl
-    or moves a model or a tensor there.
+    or moves a model or a tensor there. Of a notebook, the other cells can.
     """
+    if script.entry.is_notebook:
+        return False
     steps = {step.loop for step in script.steps}
     around = steps | {f.node for step in script.steps for f in step.stack}
     for site in script.log.of(
