@@ -738,6 +738,10 @@ RATE = 'optimizer.param_groups[0]["lr"]'
         ("if random.random() < 0.5: optimizer.state.clear()", "if from_rank_0("),
         ("if random.random() < 0.5:\n            for p in model.parameters(): p.data.mul_(0.9)",
          "if from_rank_0(random.random() < 0.5):"),
+        ("optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * random.random())",
+         "lr=from_rank_0(0.1 * random.random())"),
+        (f"setattr(optimizer, 'rate', random.random())\n        {RATE} = 0.1 * optimizer.rate",
+         "'rate', from_rank_0(random.random())"),
         ("model.train(random.random() < 0.5)", "model.train(from_rank_0(random.random() < 0.5))"),
     ],
 )  # fmt: skip
@@ -757,6 +761,8 @@ def test_what_is_drawn_and_all_train_on_with(change: str, agreed: str):
         ("for p in model.parameters(): p.data = p.data + torch.randn_like(p)", "may differ"),
         ("noise = torch.randn(3)\n        model[2].bias.data.add_(noise)", "`noise` may differ"),
         ("model[random.choice([0, 2])].weight.data.mul_(0.9)", "may differ between processes"),
+        ("order = list(model.parameters())\n        random.shuffle(order)\n"
+         "        order[0].data.mul_(0.9)", "`order[0].data` may differ"),
         ("model[2].weight.data[0] = torch.randn(16)", "may differ between processes"),
         ("with torch.no_grad(): model[2].weight += torch.randn(3, 16)", "differ"),
         ("nn.init.normal_(model[2].weight)", "normal_() on"),

@@ -198,6 +198,13 @@ class Calls(Values):
             raise Refusal(
                 f"{last_part(name)}() on {at(node)} draws the weights anew while it trains, in every process others"
             )
+        if self.place == "in" and name.startswith("torch.optim."):  # what trains from here on
+            self.happens(node)
+            self._agreed(arguments_of(node))
+        if self.place == "in" and name == "builtins.setattr":
+            self._agreed(arguments_of(node)[2:])
+        if self.place == "in" and name.endswith("random.shuffle") and first is not None:
+            self._hold(first, NEAR)
         if name == "torch.nn.utils.vector_to_parameters" and self.place == "in":
             self.changed_alike(node, arguments_of(node)[:1])
         if name == "builtins.len" and first is not None:
@@ -223,6 +230,12 @@ class Calls(Values):
         if name.startswith("torch."):
             return self._sized(node, EQUAL)
         return self._opaque(node, EQUAL)
+
+    def _agreed(self, given: list[ast.expr]) -> None:
+        """What is drawn for it is what the first process draws."""
+        for expr in given:
+            if self.kinds[expr].whole.name == "near":
+                self.note(expr, "first")
 
     def _sized(self, node: ast.Call, otherwise: Kind) -> Kind:
         """What may be given sizes of tensors: those of this process."""
