@@ -52,6 +52,27 @@ def pictures(noise: float = 0.05, flips: float = 0.5, kind: str = "normal") -> L
     return law
 
 
+def turned(coins: str = "each its own") -> Law:
+    """Pictures with a slope along both axes and a level, turned along each, and made lighter, by
+    chance."""
+
+    def law(g: torch.Generator) -> torch.Tensor:
+        slope = torch.linspace(-0.3, 0.3, 12)
+        clean = slope + 0.5 * slope[:, None] + torch.rand(ROWS, 1, 1, 1, generator=g)
+        clean = clean + 0.1 * torch.randn(clean.shape, generator=g)
+        coins_ = torch.rand(3, ROWS, 1, 1, 1, generator=g) < 0.5
+        if coins == "one for both turns":
+            coins_[1] = coins_[0]
+        if coins == "one for a turn and the light":
+            coins_[2] = coins_[1]
+        across, down, light = coins_
+        clean = torch.where(across, clean.flip(-1), clean)
+        clean = torch.where(down, clean.flip(-2), clean)
+        return clean + 0.2 * light
+
+    return law
+
+
 def words(share: float = 0.15) -> Law:
     """Of 20 at most, some of them replaced by 1, some by another."""
 
@@ -85,6 +106,9 @@ def times(kind: str) -> Law:
         (pictures(), pictures(0.06), "distance of neighbours"),
         (pictures(), pictures(0.045), "neighbours"),
         (pictures(), pictures(flips=0.4), "slope"),
+        (turned(), turned("one for both turns"), "slope along the last axis, times"),
+        (turned(), turned("one for a turn and the light"), "times the mean"),
+        (turned(), turned(), ""),
         (pictures(), pictures(kind="even"), "least"),
         (pictures(), pictures(kind="of rows"), "neighbours"),
         (words(), words(0.125), "modulo 16"),
@@ -110,9 +134,15 @@ def test_numbers_of_16_bits_follow_the_same_law() -> None:
     assert found is not None and found.passed, found
 
 
+def test_whole_numbers_by_turns_with_others_have_no_law() -> None:
+    kept = Laws()
+    some = [torch.rand(ROWS, 3), torch.randint(0, 3, (ROWS,))] * BLOCK
+    assert not any(kept.called(0, [("0", one)]) for one in some)
+
+
 def test_equal_laws_are_told_apart_by_no_draws() -> None:
     """Ten times each, by all numbers that are kept."""
-    for law in (pictures(), words(), times("steps")):
+    for law in (pictures(), turned(), words(), times("steps")):
         before = [run("original", seed, law, 1, 3 * BLOCK) for seed in range(4)]
         for stream in range(2, 12):
             after = [run("rewritten", seed, law, stream, 3 * BLOCK) for seed in range(4)]

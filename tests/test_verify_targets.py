@@ -117,6 +117,7 @@ for step in range(4):
     out = model(x)
     loss = F.mse_loss(out, y) + F.mse_loss(y, target=out) + F.mse_loss(y, y)
     loss = loss + F.l1_loss(model(x), out) + F.cross_entropy(out, torch.arange(6) % 4 + step // 3 - step // 3)
+    loss = loss + F.cross_entropy(out, y)
     loss = loss + scripted(out, y) + per_sample(out, y).sum()
     optimizer.zero_grad()
     loss.backward()
@@ -131,4 +132,5 @@ def test_targets_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(LOSSES)
     found = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL).record.targets
     assert found["classes"] == Target(4, 24, (), 18, 18)
+    assert found["classes as shares"] == Target(4, 96, (), 18, 18)
     assert (found["values"].calls, found["values"].again) == (8, 42), found

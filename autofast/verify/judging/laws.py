@@ -37,6 +37,8 @@ REAL = (
     *(f"distance of neighbours along the {axis} axis" for axis in AXES),
     "kurtosis of the differences of neighbours", "roughness",
     *(f"{what} along the {axis} axis" for what in ("slope", "slope of squares") for axis in AXES),
+    *(f"slope along the last axis, times that along the {axis}" for axis in AXES[1:]),
+    *(f"slope along the {axis} axis, times the mean" for axis in AXES),
     *(f"entry {k + 1} of 8" for k in range(8)),
 )  # fmt: skip
 WAYS = ("mean", "spread", "2 % quantile", "10 % quantile", "median", "90 % quantile", "98 % quantile")  # fmt: skip

@@ -41,7 +41,11 @@ class Laws:
                 some.append(None)
             shapes.append(tuple(tensor.shape[1:]))
             if len(shapes) % BLOCK == 0:
-                if all(one is not None for one in some):
+                # Whole numbers by turns with others have no law of their own.
+                if (
+                    all(one is not None for one in some)
+                    and len({one.shape[1] for one in some}) == 1
+                ):
                     found[name] = lying(torch.cat(some), len({*shapes}) == 1)
                 some.clear()
         return found
@@ -165,9 +169,12 @@ def _real(data: Tensor) -> Tensor:
     again = step.diff(dim=3).abs()
     double = both[..., 1:] & both[..., :-1]
     leans = [_lean(some, seen, axis) for some in (values, values**2) for axis in (3, 2, 1)]
+    # Turns and gains that one draw decides: each by itself is as it was.
+    together = [leans[0] * one for one in leans[1:3]]
+    together += [one * _mean(values, seen) for one in leans[:3]]
     flat = values.flatten(1)
     places = [flat[:, k * flat.shape[1] // PLACES] for k in range(PLACES)]
     first = [_share(~seen), _alike(data, seen), _mean(values, seen), _mean(size, seen)]
     more = [_mean(values**2, seen) ** 0.5, skew, peak, low, high, *far]
     colour = [_peaked(step, both)[1], _ratio(_mean(again, double), far[0])]
-    return torch.stack([*first, *more, *colour, *leans, *places], 1)
+    return torch.stack([*first, *more, *colour, *leans, *together, *places], 1)

@@ -74,6 +74,7 @@ class Targets:
         if one.requires_grad == two.requires_grad or not one.dim() or not two.dim():
             return
         target = unwrapped(two if one.requires_grad else one).detach()
+        kind += " as shares" * (kind == "classes" and target.is_floating_point())
         if target.is_cuda and torch.cuda.is_current_stream_capturing():
             return
         found = self.seen.setdefault(
@@ -81,8 +82,8 @@ class Targets:
         )
         found["calls"] += 1
         found["numbers"] += target.numel()
-        found["laws"] += self.laws.called(0, [(kind, target)]).values()
         with contextlib.suppress(Exception):  # a meta tensor, or a layout of its own
+            found["laws"] += self.laws.called(0, [(kind, target)]).values()
             self.compared(kind, target, found)
 
     def compared(self, kind: str, target: Any, found: dict[str, Any]) -> None:
