@@ -286,7 +286,8 @@ class Writer:
         rest = [s for s in body if s not in self.loop.taken]
         if not self.fills:
             return (Replace(loop, self.text().replace("TORCH", torch), self.holes),)
-        lists = map(source_of(loop).fresh, ("targets", "sources"))
+        fresh = source_of(loop).fresh
+        lists = fresh("targets", "averages", "updated"), fresh("sources", "current", "latest")
         self.names = dict(zip(self.loop.lists, lists, strict=True))
         plain = {w: ".data" * self.is_plain(w) for w in self.names}
         into = [f"{name}.append({word}{plain[word]})" for word, name in self.names.items()]
