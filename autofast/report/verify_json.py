@@ -19,7 +19,17 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from autofast.model.several import wordset
 from autofast.report.json import Json
 from autofast.report.verify_words import sentence
-from autofast.verify.evidence.record import Call, Evaluation, Lines, Pass, Record, Run, Saved, Step
+from autofast.verify.evidence.record import (
+    Call,
+    Evaluation,
+    Lines,
+    Pass,
+    Record,
+    Run,
+    Saved,
+    Step,
+    Target,
+)
 from autofast.verify.result import Verification
 
 VERSION = 1  # of the format below; additions do not change it
@@ -28,11 +38,12 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     Verification: frozenset({"facts"}),
     Run: wordset("stdout log files script changed"),
     Record: wordset("""model start saves calls modules lines written dropouts masked scalars masks fed
-            mask_rates idle_masks watched evaluations drawn"""),
+            mask_rates idle_masks watched evaluations drawn targets"""),
     Evaluation: wordset("model step calls samples sums drew between result squares"),
     Pass: wordset("items sketches begun ended bytes"),
     Saved: wordset("path step tensors plain live"),
     Call: wordset("model samples sums step random order looks laws"),
+    Target: wordset("calls numbers laws again same"),
     Lines: wordset("code ran"),
 }
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
