@@ -4,6 +4,9 @@ chosen or weighed otherwise. Above each case stands why it is wrong, or sound.
 Part a: ``gru_tbptt``: series forecast in windows, with a state that is carried and forecasts that are fed back; ``diffusion2d``: noise taken from
 points, with an average of the weights; ``bpr``: a recommender, from negatives that are drawn; ``coteach``: two networks that choose for each
 other which of the noisy labels to learn from.
+
+Part b: ``aug_cls``: images that workers augment; ``charlm``: a language model with packed texts and micro-batches; ``kfold``: tables in
+folds, with the best weights kept.
 """
 
 from __future__ import annotations
@@ -183,6 +186,140 @@ COTEACH = [
     ),
 ]
 
-PART_A = GRU_TBPTT + DIFFUSION2D + BPR + COTEACH
+# -------------------------------------------------------------------------------- aug_cls
+AUG_CLS = [
+    # workers are reseeded with a constant each epoch, so both workers draw the same augmentation sequence and every epoch repeats it
+    fault(
+        "worker-const-seed", "aug_cls",
+        ("    s = torch.initial_seed() % 2**32\n", "    s = 12345\n"),
+    ),
+    # augmentation moved to the batch but one flip, crop and gain are drawn for the whole batch instead of per image
+    fault(
+        "batch-shared-draw", "aug_cls",
+        ("        if self.train:\n            img = self.augment(img)\n", ""),
+        ("def seed_worker", "def batch_augment(x):\n    n = x.size(0)\n    if torch.rand(()) < 0.5:\n        x = x.flip(3)\n    x = F.pad(x, (3, 3, 3, 3))\n    dy, dx = torch.randint(0, 7, (2,)).tolist()\n    return x[:, :, dy:dy + 18, dx:dx + 18] * (0.6 + 0.8 * torch.rand(()))\n\n\ndef seed_worker"),
+        ("            loss = criterion(model(x), y)\n", "            x = batch_augment(x)\n            loss = criterion(model(x), y)\n"),
+    ),
+    # vectorised augmentation draws the gain from N(1,0.8) (often negative or near 0) instead of U(0.6,1.4)
+    fault(
+        "batch-gain-normal", "aug_cls",
+        ("        if self.train:\n            img = self.augment(img)\n", ""),
+        ("def seed_worker", "def batch_augment(x):\n    n = x.size(0)\n    flip = torch.rand(n) < 0.5\n    x = torch.where(flip[:, None, None, None], x.flip(3), x)\n    x = F.pad(x, (3, 3, 3, 3))\n    off = torch.randint(0, 7, (2, n))\n    r = torch.arange(18)\n    rows, cols = off[0][:, None] + r, off[1][:, None] + r\n    x = x[torch.arange(n)[:, None, None, None], torch.arange(3)[None, :, None, None], rows[:, None, :, None], cols[:, None, None, :]]\n    return x * (1 + 0.8 * torch.randn(n, 1, 1, 1))\n\n\ndef seed_worker"),
+        ("            loss = criterion(model(x), y)\n", "            x = batch_augment(x)\n            loss = criterion(model(x), y)\n"),
+    ),
+    # weight decay lands on biases/BN scales and the conv/linear weights get none
+    fault(
+        "decay-groups-swapped", "aug_cls",
+        ("\"params\": decay, \"weight_decay\": wd", "\"params\": decay, \"weight_decay\": 0.0"),
+        ("\"params\": plain, \"weight_decay\": 0.0", "\"params\": plain, \"weight_decay\": wd"),
+    ),
+    # OneCycle sized in steps is stepped once an epoch, so the rate never leaves the start of the warm-up
+    fault(
+        "sched-per-epoch", "aug_cls",
+        ("            sched.step()\n", ""),
+        ("        test_loss, test_acc = evaluate(model, test_loader)\n", "        sched.step()\n        test_loss, test_acc = evaluate(model, test_loader)\n"),
+    ),
+    # augmentation vectorised on the batch with per-image draws from the same distributions
+    sound(
+        "ok-vec-aug", "aug_cls",
+        ("        if self.train:\n            img = self.augment(img)\n", ""),
+        ("def seed_worker", "def batch_augment(x):\n    n = x.size(0)\n    flip = torch.rand(n) < 0.5\n    x = torch.where(flip[:, None, None, None], x.flip(3), x)\n    x = F.pad(x, (3, 3, 3, 3))\n    off = torch.randint(0, 7, (2, n))\n    r = torch.arange(18)\n    rows, cols = off[0][:, None] + r, off[1][:, None] + r\n    x = x[torch.arange(n)[:, None, None, None], torch.arange(3)[None, :, None, None], rows[:, None, :, None], cols[:, None, None, :]]\n    return x * (0.6 + 0.8 * torch.rand(n, 1, 1, 1))\n\n\ndef seed_worker"),
+        ("            loss = criterion(model(x), y)\n", "            x = batch_augment(x)\n            loss = criterion(model(x), y)\n"),
+    ),
+    # larger evaluation batch, inference_mode, losses detached and read late
+    sound(
+        "ok-eval-big-detach", "aug_cls",
+        ("batch_size=64)", "batch_size=250)"),
+        ("@torch.no_grad()\n", "@torch.inference_mode()\n"),
+        ("running += loss.item() * y.numel()", "running = running + loss.detach() * y.numel()"),
+    ),
+]
 
-del GRU_TBPTT, DIFFUSION2D, BPR, COTEACH
+# --------------------------------------------------------------------------------- charlm
+CHARLM = [
+    # each micro-batch is averaged over its own tokens and divided by accum: tokens of short-document micro-batches weigh several times more
+    fault(
+        "mean-per-micro", "charlm",
+        ("reduction=\"sum\") / total\n", "reduction=\"mean\") / args.accum\n"),
+    ),
+    # sdpa's dropout_p is not gated by training, so evaluation (all reported val losses) runs with attention dropout
+    fault(
+        "sdpa-dropout-always", "charlm",
+        ("        att = (q @ k.transpose(-2, -1)) / math.sqrt(q.size(-1))\n        att = att.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), float(\"-inf\"))\n        att = F.dropout(att.softmax(-1), self.p, self.training)\n        return att @ v\n", "        return F.scaled_dot_product_attention(q, k, v, dropout_p=self.p, is_causal=True)\n"),
+    ),
+    # targets preallocated as zeros, so padding is learnt and counted as the character \0 in loss and metric
+    fault(
+        "pad-counted", "charlm",
+        ("y = torch.full((len(docs), width), -100, dtype=torch.long)", "y = torch.zeros_like(x)"),
+    ),
+    # the schedule is stepped per micro-batch: the cosine ends after a quarter of the run
+    fault(
+        "sched-per-micro", "charlm",
+        ("        sched.step()\n", ""),
+        ("            loss.backward()\n", "            loss.backward()\n            sched.step()\n"),
+    ),
+    # same shuffles drawn from torch instead of random
+    sound(
+        "ok-torch-perm", "charlm",
+        ("        rng.shuffle(order)\n", "        order = torch.randperm(len(docs)).tolist()\n"),
+        ("        rng.shuffle(batches)\n", "        batches = [batches[i] for i in torch.randperm(len(batches)).tolist()]\n"),
+    ),
+    # sdpa with gated dropout and fused AdamW, larger evaluation batch
+    sound(
+        "ok-sdpa-fused", "charlm",
+        ("        att = (q @ k.transpose(-2, -1)) / math.sqrt(q.size(-1))\n        att = att.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), float(\"-inf\"))\n        att = F.dropout(att.softmax(-1), self.p, self.training)\n        return att @ v\n", "        return F.scaled_dot_product_attention(q, k, v, dropout_p=self.p if self.training else 0.0, is_causal=True)\n"),
+        ("weight_decay=0.05)", "weight_decay=0.05, fused=True)"),
+        ("docs, bs=16)", "docs, bs=40)"),
+    ),
+]
+
+# ---------------------------------------------------------------------------------- kfold
+KFOLD = [
+    # best_state aliases the live weights: the last epoch's weights are restored and saved, not the best
+    fault(
+        "best-alias", "kfold",
+        ("best_state = copy.deepcopy(model.state_dict())", "best_state = {k: v.detach() for k, v in model.state_dict().items()}"),
+    ),
+    # target encoding computed from all rows, validation targets leak into the feature (order drawn otherwise as well)
+    fault(
+        "encode-leak", "kfold",
+        ("    best, best_state, bad =", "    gen = torch.Generator().manual_seed(args.seed + 77)\n    best, best_state, bad ="),
+        ("        order = torch.randperm(len(xt))\n", "        order = torch.randperm(len(xt), generator=gen)\n"),
+        ("target_encode(cat[tr], y[tr], cat.max() + 1)", "target_encode(cat, y, cat.max() + 1)"),
+    ),
+    # one model built outside is reused for all folds: later folds validate on rows already trained on
+    fault(
+        "model-reused", "kfold",
+        ("    model = MLP(xt.size(1))\n", "    model = train_fold.__dict__.setdefault('net', None) or MLP(xt.size(1))\n    train_fold.net = model\n"),
+    ),
+    # validation runs in train mode: dropout active, batch statistics, running stats absorb validation rows
+    fault(
+        "predict-train-mode", "kfold",
+        ("    model.eval()\n    return torch.cat", "    return torch.cat"),
+    ),
+    # epoch order drawn with replacement over the first half too often: squared-uniform index over-samples early rows
+    fault(
+        "with-replacement", "kfold",
+        ("        order = torch.randperm(len(xt))\n", "        order = (torch.rand(len(xt)).pow(2) * len(xt)).long()\n"),
+    ),
+    # order from a generator of its own, larger prediction batch, inference_mode
+    sound(
+        "ok-gen-order", "kfold",
+        ("    best, best_state, bad =", "    gen = torch.Generator().manual_seed(args.seed + 77)\n    best, best_state, bad ="),
+        ("        order = torch.randperm(len(xt))\n", "        order = torch.randperm(len(xt), generator=gen)\n"),
+        ("bs=128)", "bs=4096)"),
+        ("@torch.no_grad()", "@torch.inference_mode()"),
+    ),
+    # best weights cloned instead of deep-copied, train loss accumulated as a tensor, fused AdamW
+    sound(
+        "ok-clone-late", "kfold",
+        ("best_state = copy.deepcopy(model.state_dict())", "best_state = {k: v.detach().clone() for k, v in model.state_dict().items()}"),
+        ("loss.item() * len(idx)", "loss.detach() * len(idx)"),
+        ("weight_decay=0.02)", "weight_decay=0.02, fused=True)"),
+    ),
+]
+
+PART_A = GRU_TBPTT + DIFFUSION2D + BPR + COTEACH
+PART_B = AUG_CLS + CHARLM + KFOLD
+
+del AUG_CLS, CHARLM, KFOLD, GRU_TBPTT, DIFFUSION2D, BPR, COTEACH
