@@ -890,6 +890,22 @@ def test_a_line_that_still_fits_or_was_too_long_before_is_not_broken() -> None:
         )
 
 
+@pytest.mark.parametrize(("close", "broken"), [(9, True), (3, False)])
+def test_lines_that_keep_to_79_columns_are_kept_there(close: int, broken: bool) -> None:
+    """Where many lines come close and none goes past; also a line that is only indented."""
+    line = f"total = measure({'x' * 20}, {'y' * 20}, {'z' * 16})\n"
+    assert len(line) == 78
+    before = f"kept = '{'k' * 66}'\n" * (close - 1) + line
+    after = f"with w:\n    {line}"
+    if broken:
+        after = f"with w:\n    total = measure(\n        {line[16:-2]}\n    )\n"
+    check(
+        before,
+        lambda s: [Around(stmt(s, "total"), stmt(s, "total"), "with w:")],
+        before.removesuffix(line) + after,
+    )
+
+
 def test_a_line_that_is_only_indented_is_not_broken() -> None:
     check(
         LONG,

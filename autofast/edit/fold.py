@@ -55,6 +55,7 @@ def _folded_lines(text: str, original: str, limit: int, unit: str, formatted: bo
     }
     if not long:
         return lines
+    known -= {lines[n - 1].strip() for n in long}
     spans = sorted(set(_spans(text, long)), reverse=True)
     grown = {
         (first, last)
