@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.model.script import Script
-from autofast.model.several import of_kind, surely
+from autofast.model.several import surely
 from autofast.model.source import within_any
 from autofast.model.values import Arguments, Const, Inst, Values
 
@@ -21,15 +21,13 @@ def averages_buffers(script: Script) -> bool:
 def _made_with(script: Script) -> Iterator[Arguments]:
     """What each is made with, also by a class of the project that extends it."""
     yield from (o.args for s in script.calls(AVERAGED, f"{AVERAGED}.__init__") for o in s)
-    made = [o for s in script.log.of("new") for o in s]
-    own = [o for o in made if any(AVERAGED in t.cls.external for t in of_kind([o.this], Inst))]
-    bodies = [c.node for o in own for t in of_kind([o.this], Inst) for c in t.cls.lineage()]
+    made = [(o, o.this) for s in script.log.of("new") for o in s if isinstance(o.this, Inst)]
+    own = [(o, t.cls) for o, t in made if AVERAGED in t.cls.external]
+    bodies = [c.node for _, cls in own for c in cls.lineage()]
     for site in script.methods("__init__") if own else ():
         if within_any(site.node, bodies):
             yield from (o.args for o in site)
-    for o in own:
-        if any(t.cls.find("__init__") is None for t in of_kind([o.this], Inst)):
-            yield o.args
+    yield from (o.args for o, cls in own if cls.find("__init__") is None)
 
 
 def _leaves_buffers(args: Arguments) -> bool:

@@ -13,14 +13,13 @@ from pathlib import Path
 from autofast.flow.importers import Importers
 from autofast.model.calls import is_method, keyword_of, names_in
 from autofast.model.events import BranchFrame, LoopFrame, Occurrence, Site, TryFrame, is_undecided
-from autofast.model.kinds import is_loader
 from autofast.model.names import first_part, last_part
 from autofast.model.script import Script
-from autofast.model.several import of_kind, surely
+from autofast.model.several import of_kind
 from autofast.model.source import Source, line_of, source_of, statement_of
 from autofast.model.syntax import is_attribute
 from autofast.model.torch_age import Limit, Newest, Oldest, TorchAge, Version, shown
-from autofast.model.values import Arguments, Ext, Ref, Thing, is_named
+from autofast.model.values import Arguments, Ext, Ref
 from autofast.read.extensions import extension_limits
 from autofast.read.old_tensors import broken_views, byte_masks, differences, old_losses, old_numbers
 from autofast.read.requirements import (
@@ -186,16 +185,10 @@ def _calls(script: Script) -> Iterator[Newest]:
     for site in script.methods(*METHODS):
         if any(_is_certain(o) and not isinstance(o.this, Ext) for o in site):
             yield _gone(site.node, f"torch{site.kind}")
-    for site in script.methods("next"):
-        if any(_is_certain(o) and _goes_through_loader(o.this) for o in site):
+    for site in script.log.of("next"):
+        if is_method(site.node, "next") and any(map(_is_certain, site)):
             words = "asks a loader's iterator for next(), which is gone in torch 1.13"
             yield _at(site.node, words, Limit((1, 12)))
-
-
-def _goes_through_loader(thing: Thing | None) -> bool:
-    """Whether it is the iterator of a loader."""
-    over = thing.attrs.get("over", ()) if is_named(thing, Ext, "builtins.iter") else ()
-    return surely(isinstance(t, Ext) and is_loader(t) for t in over)
 
 
 def _gone(node: ast.AST, name: str, anew: str = "") -> Newest:

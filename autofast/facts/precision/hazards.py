@@ -137,7 +137,6 @@ WANTING = {
 # Products that are given their result's tensor: these go past autocast.
 OUT = wordset("mm bmm mv matmul addmm addmv addbmm baddbmm", "torch.")
 BAG = "torch.nn.functional.embedding_bag"
-NOWHERE = 99  # the place of what is only given by name
 
 
 def one_dtype(code: Code) -> str:
@@ -156,7 +155,7 @@ def one_dtype(code: Code) -> str:
             return f"{at(site)} wants tensors of one dtype, of which one may be 16-bit"
     for site, occurrence in code.events(*OUT):
         given = [g.values for g in occurrence.args.positional]
-        if occurrence.args.get(NOWHERE, "out") and any(map(is_activation, given)):
+        if occurrence.args.get(-1, "out") and any(map(is_activation, given)):
             return f"{at(site)} has `out`, and autocast casts nothing for it"
     for site, occurrence in code.events(BAG, "forward"):
         if site.kind != BAG and not begins(occurrence.this, Ext, "torch.nn.EmbeddingBag"):

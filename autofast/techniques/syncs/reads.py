@@ -14,7 +14,8 @@ from autofast.model.script import Script
 from autofast.model.several import grouped, surely
 from autofast.model.source import statement_of
 from autofast.model.syntax import is_attribute
-from autofast.model.values import NOTHING, Const, Num, Tensor, certainly, is_const
+from autofast.model.tensors import is_one_number
+from autofast.model.values import NOTHING, Const, Tensor, certainly
 from autofast.ops import draws, is_in_place
 from autofast.techniques.syncs.scalar_tensors import is_scalar
 
@@ -117,9 +118,7 @@ def _is_tensor(script: Script, read: Read) -> bool:
     """
     core, by_method = read.core, read.how == "item" and is_method(read.node, "item")
     if all(
-        isinstance(t, Tensor)
-        or t == Const(None)
-        or (by_method and (is_const(t, int, float) or (isinstance(t, Num) and t.scalar)))
+        isinstance(t, Tensor) or t == Const(None) or (by_method and is_one_number(t))
         for t in script.values(core)
     ):
         return True

@@ -70,6 +70,7 @@ def _chance(rows: Rows, place: int) -> tuple[float, ...]:
 
 
 def wrong(pairs: Sequence[tuple[Run, Run]], key: Key) -> str:
+    """What differs most beyond chance in what models are given under one name."""
     return apart(*([_blocks(pair[k], key) for pair in pairs] for k in (0, 1)))
 
 
