@@ -2699,6 +2699,51 @@ def test_norms_of_all_parameters_are_read_at_once(line: str) -> None:
     assert "0.0" in output(none.partition("for epoch")[0])  # no gradient at all: an empty list
 
 
+CLIPPED = """
+def clip_grad_value(parameters, limit=None):
+    if isinstance(parameters, torch.Tensor):
+        parameters = [parameters]
+    parameters = {picked}
+    total = 0
+    for p in parameters:
+        norm = {norm}
+        total += norm.item() ** 2
+        if limit is not None:
+            p.grad.data.clamp_(min=-limit, max=limit)
+    return total ** 0.5
+
+
+"""
+PICKED = (
+    "list(filter(lambda p: p.grad is not None, parameters))",
+    "[p for p in parameters if p.grad is not None]",
+)
+
+
+@pytest.mark.parametrize("limit", ["None", "0.01"])
+@pytest.mark.parametrize("picked", PICKED)
+def test_norms_of_those_that_have_a_gradient(picked: str, limit: str) -> None:
+    """A generator is no tensor, which a function may take as well."""
+    norms = CLIPPED.format(picked=picked, norm="p.grad.data.norm(2)")
+    text = HEAD + norms + training(f"print(repr(clip_grad_value(model.parameters(), {limit})))")
+    same(text, "in torch.stack(values).tolist() if values else []:")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("\noptimizer", '\nmodel[0].to("cpu")\noptimizer'),  # not all on one device
+        ("p.grad.norm(2)", "p.grad[0].norm(2)"),
+        ("p.grad.norm(2)", "p.grad.view(-1).norm(2, 0)"),
+    ],
+)
+def test_such_norms_are_read_one_by_one(old: str, new: str) -> None:
+    text = HEAD + CLIPPED.format(picked=PICKED[0], norm="p.grad.norm(2)")
+    text += training("print(repr(clip_grad_value(model.parameters(), 0.1)))")
+    assert old in text
+    assert "torch.stack" not in apply("loss-item-sync", text.replace(old, new)).text
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -35,6 +35,7 @@ x.to(d.dtype); i.to(x.dtype); i.to(dtype=x.dtype); x.to(float); i.to(y); i.type_
 x.new_zeros(3, dtype=torch.long); x.new_tensor([1]); torch.zeros(3, dtype=float); torch.zeros_like(x, dtype=torch.long)
 y.sum(dtype=torch.float64); F.softmax(y, 1, dtype=torch.float64); b.sum(); b.float().mean(); i.cumsum(0); torch.bincount(i.view(-1))
 torch.fft.fft(y); torch.fft.rfft(y).abs(); torch.fft.irfft(torch.fft.rfft(y)); torch.fft.fft(y).real; torch.linalg.eigvals(y)
+torch.stft(y[0], 2, 1, return_complex=True); torch.stft(y[0], 2, 1, return_complex=False); y[0].stft(2, 1, return_complex=False)
 F.one_hot(i); torch.bucketize(y, y[0]); torch.searchsorted(y, y); torch.logical_not(x); torch.where(b, x, y); torch.cat([i, y])
 torch.numel(x); torch.equal(x, y); torch.allclose(x, y); torch.is_floating_point(x)
 x.equal(y); torch.tensor([True]); x.is_floating_point(); x.allclose(y); F.max_pool1d(x, 2, return_indices=True)[1]
@@ -95,6 +96,8 @@ def test_what_is_known_is_said(held: dict[str, Any]) -> None:
         "torch.FloatTensor([1])": "f32",
         "y.topk(2).indices": "int",
         "torch.fft.fft(y)": "complex",
+        "torch.stft(y[0], 2, 1, return_complex=True)": "complex",
+        "y[0].stft(2, 1, return_complex=False)": "f32",
         "x.to(float)": "f64",
         "i + y": "f32",
         "torch.tensor([1, 2.5])": "f32",

@@ -485,3 +485,50 @@ def test_a_wait_behind_what_an_arm_begins(first: str, then: str, written: bool) 
     text = text.replace(old, f"{arm}{loss}        optimizer")
     found = apply("pin-memory non-blocking", text, min_gain=LITTLE)
     assert any("non_blocking" in line for line in found.lines) is written
+
+
+CLIPPED = (
+    HEAD
+    + """
+
+def clip(parameters, limit):
+    norms, total = [], 0
+    for p in parameters:
+        if p.grad is not None:
+            norm = p.grad.data.norm(2)
+            total += norm.item() ** 2
+            factor = limit / (norm + 1e-6)
+            {scaled}
+    return total ** 0.5
+
+
+torch.manual_seed(0)
+loader = DataLoader(Rows(), batch_size=16, num_workers=2)
+model = nn.Sequential(nn.Linear(12, 512), nn.ReLU(), nn.Linear(512, 1)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(3):
+    for i, (x, y) in enumerate(loader):
+        loss = nn.functional.mse_loss(model(x.to(device, non_blocking=True)), y.to(device, non_blocking=True))
+        optimizer.zero_grad()
+        loss.backward()
+        length = clip(model.parameters(), 0.1)
+        optimizer.step()
+        if i % 100 == 0:
+            print(epoch, i, length)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("scaled", "written"),
+    [
+        ("p.grad.data.mul_(factor.clamp(max=1))", True),
+        ("if factor < 1:\n                p.grad.data.mul_(factor)", False),
+    ],
+)
+def test_one_copy_of_all_norms(scaled: str, written: bool) -> None:
+    """Where each parameter is waited for in any case, one read of all norms gains nothing."""
+    text = CLIPPED.format(scaled=scaled)
+    found = apply("loss-item-sync", text, min_gain=LITTLE)
+    assert any("torch.stack(values).tolist()" in line for line in found.lines) is written
+    assert run(found.text)["length"] == run(text)["length"]

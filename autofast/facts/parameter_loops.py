@@ -5,7 +5,7 @@ the same ones.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from autofast.facts.parts import handed_parameter, moved_models, parts_of, trained_models
@@ -50,6 +50,7 @@ from autofast.model.values import (
     Given,
     Inst,
     Seq,
+    Tensor,
     Thing,
     Values,
     any_of,
@@ -156,12 +157,14 @@ def _named(script: Script, held: ast.expr, loop: ast.For) -> ast.Call | None:
     flow = script.analysis(Flow)
     made = flow.definition(held)
     match made.value if made is not None else None:
-        case ast.Call(args=[ast.Call() as call], keywords=[]) as whole if (
-            script.is_call(whole, "builtins.dict") and is_method(call, "named_parameters")
-        ):
+        case ast.Call(args=[ast.Call() as call], keywords=[]) as whole if script.is_call(
+            whole, "builtins.dict"
+        ) and is_method(call, "named_parameters"):
             uses = flow.definitions(held).uses(made)  # type: ignore[arg-type]
             alone = only_target(made.statement) is made.node  # type: ignore[union-attr]
-            plain = alone and all(within(u, loop) and isinstance(parent_of(u), ast.Subscript) for u in uses)
+            plain = alone and all(
+                within(u, loop) and isinstance(parent_of(u), ast.Subscript) for u in uses
+            )
             read = all(is_read(parent_of(u)) for u in uses if plain)  # type: ignore[arg-type]
             whole_model = not arguments_of(call) and all(map(are_parameters, script.values(call)))
             return call if plain and read and whole_model else None
@@ -243,29 +246,38 @@ def _is_open(part: Thing) -> bool:
 
 
 def norms(script: Script) -> Nodes:
-    """Norms of whole parameters or of their gradients in such loops, if all are on one device:
-    their modules are moved to one, and no part of them by itself.
+    """Norms of whole parameters or of their gradients in such loops, or in others over parameters,
+    if all are on one device: their modules are moved to one, and no part of them by itself.
     """
     moved = [parts_of(*without_wrappers(t)) for t in moved_models(script)]
-    return {
-        site.node
-        for loop in ([] if script.calls(*SHARDED) else parameter_loops(script))
-        if all(
-            surely(
-                any(id(m) in parts for parts in moved)
-                and all(id(m) in parts or parts.keys().isdisjoint(parts_of(m)) for parts in moved)
-                for m in looped_modules(script, call)
-            )
-            for call in loop.lists.values()
+
+    def are_together(modules: Iterable[Thing]) -> bool:
+        return surely(
+            any(id(m) in parts for parts in moved)
+            and all(id(m) in parts or parts.keys().isdisjoint(parts_of(m)) for parts in moved)
+            for m in modules
         )
-        for site in script.log.of(".norm")
-        if (call := site.call) is not None
-        and within(call, loop.node)
-        and not call.keywords
-        and len(call.args) < 2
-        and (normed := receiver_of(call)) is not None
-        and loop.element(normed) is not None
-    }
+
+    if script.calls(*SHARDED):
+        return set()
+    sites = [(s.call, receiver_of(s.call)) for s in script.log.of(".norm") if s.call is not None]
+    plain = [(c, n) for c, n in sites if n is not None and len(c.args) < 2 and not c.keywords]
+    every = are_together(t for m in script.models for t in without_wrappers(m.thing))
+    found: Nodes = {c for c, n in plain if every and _is_whole(script, n)}
+    for loop in parameter_loops(script):
+        if all(are_together(looped_modules(script, call)) for call in loop.lists.values()):
+            found |= {c for c, n in plain if within(c, loop.node) and loop.element(n) is not None}
+    return found
+
+
+def _is_whole(script: Script, expr: ast.expr) -> bool:
+    """A parameter, or its gradient."""
+    part = expr
+    while not isinstance(part, ast.Name):
+        if not is_attribute(part, "data", "grad"):
+            return False
+        part = part.value
+    return surely(isinstance(t, Tensor) and bool(t.param) for t in script.values(expr))
 
 
 def is_norm(script: Script, expr: ast.expr) -> bool:

@@ -57,6 +57,8 @@ def result_dtype(name: str, dtype: str, args: Arguments) -> str:
     known = op(name)
     if known is None:
         return dtype
+    if known.name.endswith(".stft") and (given := _complex_asked(name, args)) is not True:
+        return dtype if given is False else "?"
     if "rounding_mode" in args.named:
         return "?" if dtype == "int" else dtype
     if dtype == "complex" and known.real:
@@ -68,6 +70,19 @@ def result_dtype(name: str, dtype: str, args: Arguments) -> str:
     if dtype == "int" and known.pointwise and any(_may_be_float(t) for t in args.things):
         return "?"
     return dtype
+
+
+def _complex_asked(name: str, args: Arguments) -> bool | None:
+    """Whether ``stft`` gives complex numbers: without ``return_complex`` pairs of real ones, up to
+    torch 2.0, where real data have needed it since.
+    """
+    if args.open or args.loose:
+        return None
+    asked = args.get(8 if name.startswith(".") else 9, "return_complex")
+    if not asked:
+        return False
+    flag = const(asked)
+    return flag if isinstance(flag, bool) else None
 
 
 def _is_paired(name: str, args: Arguments) -> bool | None:

@@ -100,7 +100,7 @@ def is_one_of(thing: Thing, asked: frozenset[str], exactly: bool) -> bool | None
         return None if thing.rank == "?" or another else "tensor" in asked
     if isinstance(thing, Seq):
         of_its_own = exactly and thing.names and "tuple" in asked
-        return None if thing.kind == "parameters" or of_its_own else thing.kind in asked
+        return None if of_its_own else thing.kind in asked
     if isinstance(thing, Dict):
         another = exactly and not isinstance(thing.node, (ast.Dict, ast.DictComp))
         return None if another and "dict" in asked else "dict" in asked

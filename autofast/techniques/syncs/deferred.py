@@ -68,7 +68,8 @@ class Off:
     """What puts statements off.
 
     Attributes:
-        repeats: at how many places a list is read one by one, or several statements read one sum.
+        repeats: at how many places what a list has of each step is counted one by one, or several
+            statements read one sum.
         rounds: a sum of floats differs in its last bits.
     """
 
@@ -129,6 +130,7 @@ def taken_off(
         edits.append(After(around, lists.replay(), rank=OUTERMOST))
     parts = len(needs.gates) + bool(needs.after) + (sinks[0].kind == "record")
     is_loop = lists.replay().startswith("for ") or ".item() for " in lists.replay()
+    is_loop = is_loop and not (lists.at_once and not is_step(script, loop))
     return Off(edits, is_loop * parts, lists.is_total)
 
 

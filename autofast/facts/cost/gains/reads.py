@@ -32,6 +32,7 @@ from autofast.facts.cost.step import Cost
 from autofast.facts.dimensions import least_dimensions
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import loops_around
+from autofast.flow.positions import statements_beside
 from autofast.model.calls import is_method
 from autofast.model.events import loops
 from autofast.model.roles import Transfer
@@ -128,7 +129,9 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
     stays += standing(script, beside)
     if loop is not None:
         stays += [n for n in walk(loop) if _may_read(script, n) and n not in changed]
-    if loop is not None and (node := in_every_turn(script, loop, stays)) is not None:
+    here = statements_beside(statement_of(finding.node))
+    beside_it = next((n for n in stays if statement_of(n) in here), None)
+    if loop is not None and (node := in_every_turn(script, loop, stays) or beside_it) is not None:
         return Gain(0.0, f"{at(node)} waits for the device in the same step, and stays")
     if isinstance(loop, LOOPS):
         seldom = [statement_of(n) for n in touched_nodes(finding) if rare_arms_around(n, loop)]
