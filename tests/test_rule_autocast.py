@@ -839,6 +839,36 @@ def test_a_gate_is_no_probability_whose_logarithm_is_taken() -> None:
             "computes distances by way of a product",
         ),
         (
+            changed(  # Fourier features
+                "return self.b(torch.relu(self.a(x)))",
+                "angles = 6.28 * (x @ self.a.weight.detach().t())\n"
+                "        return self.b(torch.sin(angles))",
+            ),
+            "sine or cosine of a product",
+        ),
+        (
+            changed(  # filters that are made of their frequencies
+                "return self.b(torch.relu(self.a(x)))",
+                "low = torch.abs(self.a.weight[:, :1])\n"
+                "        angle = torch.matmul(low, torch.arange(16.0)[None])\n"
+                "        return self.b(F.linear(x, (angle.cos() / 2).view(32, 16)))",
+            ),
+            "sine or cosine of a product",
+        ),
+        (
+            changed("torch.relu(self.a(x))", "torch.sin(30 * self.a(x))"),
+            "sine or cosine of a product",
+        ),
+        (
+            changed(  # rotary positions
+                "return self.b(torch.relu(self.a(x)))",
+                "h, at = self.a(x), torch.arange(16.0)\n"
+                "        turn = torch.einsum('i,j->ij', at, 0.5 ** torch.arange(32.0))\n"
+                "        return self.b(h * turn.cos() + h.roll(1, 1) * turn.sin())",
+            ),
+            "sine or cosine of a product",
+        ),
+        (
             changed(  # the logits of a contrastive loss
                 "return self.b(torch.relu(self.a(x)))",
                 "h, k = self.a(x), self.b(self.a(x))\n        return (h @ h.T) / 0.07",
@@ -1438,6 +1468,11 @@ def test_training_that_knows_of_quantisation_stays_in_fp32(prepares: str):
 def test_factorisations_in_a_model_stay_in_fp32(forward: str):
     done = alone(changed("return self.b(torch.relu(self.a(x)))", forward))
     assert not done.fixes and "linear algebra" in done.refusals
+
+
+def test_sines_of_what_no_product_gives():
+    """Fp32 data times numbers are fp32 under autocast."""
+    assert alone(changed("torch.relu(self.a(x))", "torch.relu(self.a(torch.sin(30 * x)))")).fixes
 
 
 # ------------------------------------------------------------------------- where it would be slower

@@ -1098,6 +1098,10 @@ size *= args.processes
             "computes distances by way of a matrix product",
         ),
         (
+            "x = torch.ones(2, 2)\nangles = 2 * (x @ x.t())\nprint(angles.sin(), angles.cos())",
+            "sine or cosine of a product",
+        ),
+        (
             "grid = torch.nn.functional.affine_grid(torch.ones(1, 2, 3), (1, 3, 8, 8))\n"
             "print(torch.nn.functional.grid_sample(torch.ones(1, 3, 8, 8), grid))",
             "grid_sample",
@@ -1110,6 +1114,8 @@ def test_tf32_and_what_needs_digits(line: str, reason: str) -> None:
     assert apply(
         "tf32", HEAD + "print(torch.cdist(torch.ones(2, 2), torch.ones(2, 2), p=1))\n" + BODY
     ).fixes
+    waves = "x = torch.ones(2, 2)\nprint(torch.sin(x * 100) + (x @ x).relu())\n"
+    assert apply("tf32", HEAD + waves + BODY).fixes
 
 
 def test_tf32_for_a_network_of_a_module_that_is_named_by_an_option() -> None:

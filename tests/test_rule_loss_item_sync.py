@@ -2760,6 +2760,56 @@ def test_other_norms_stay(old: str, new: str) -> None:
     untouched(text.replace(old, new))
 
 
+SHORTENED = """
+def shorten(parameters, longest):
+    parameters = [p for p in parameters if p.grad is not None]
+    length = torch.norm(torch.stack([p.grad.detach().norm(2) for p in parameters]), 2)
+    factor = longest / (length + 1e-6)
+    {scaled}
+    return length
+
+
+"""
+WHOLE = "if factor < 1:\n        for p in parameters:\n            p.grad.data.mul_(factor)"
+EACH = """for p in parameters:
+        own = longest / (p.grad.norm() + 1e-6)
+        if own <= 1.0:
+            p.grad.detach().mul_(own)"""
+
+
+@pytest.mark.parametrize("longest", ["0.001", "0.1", "1e6"])
+@pytest.mark.parametrize(
+    ("scaled", "written"),
+    [(WHOLE, "p.grad.data.mul_(factor_clamped)"), (EACH, "mul_(own.clamp(max=1))")],
+)
+def test_gradients_are_shortened_without_to_ask(scaled: str, written: str, longest: str) -> None:
+    """Times 1 they are what they were."""
+    text = HEAD + SHORTENED.format(scaled=scaled)
+    end = (
+        f"length = shorten(model.parameters(), {longest})\nif i % 5 == 0:\n    print(length.item())"
+    )
+    same(text + training(end), written)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("factor < 1:", "factor < 2:"),  # what is not shortened would be
+        ("factor < 1:", "factor > 1:"),
+        ("data.mul_(factor)", "data.mul_(factor * 1)"),
+        ("data.mul_(factor)", "data.add_(factor)"),
+        ("data.mul_(factor)", "data.mul_(factor)\n            print('long')"),
+        ("p.grad.data.mul_", "p.data.mul_"),
+        ("            p.grad", "            parameters[0].grad.zero_()\n            p.grad"),
+    ],
+)
+def test_what_a_branch_does_besides(old: str, new: str) -> None:
+    text = HEAD + SHORTENED.format(scaled=WHOLE)
+    assert old in text
+    text = text.replace(old, new) + training("print(shorten(model.parameters(), 0.1))")
+    assert "clamp" not in apply("loss-item-sync", text).text
+
+
 EITHER = """
 class Counted(nn.Module):
     def forward(self, out, y):

@@ -523,7 +523,7 @@ for epoch in range(3):
     ("scaled", "written"),
     [
         ("p.grad.data.mul_(factor.clamp(max=1))", True),
-        ("if factor < 1:\n                p.grad.data.mul_(factor)", False),
+        ("if factor < 1:\n                p.grad.data.mul_(factor * 1)", False),
     ],
 )
 def test_one_copy_of_all_norms(scaled: str, written: bool) -> None:

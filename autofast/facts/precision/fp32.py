@@ -8,6 +8,7 @@ import re
 from autofast.facts.parts import trained_models
 from autofast.facts.precision.algebra import FACTORING, LINALG, SAMPLING, is_of_tensor
 from autofast.facts.precision.distances import written_out
+from autofast.facts.precision.phases import phase_of_product
 from autofast.facts.precision.quantised import quantised
 from autofast.model.events import branches
 from autofast.model.script import Script
@@ -71,6 +72,8 @@ def needs_digits(script: Script) -> str:
                 return f"the loss is float64 ({at(backward)}): this script wants its digits"
     if positions := script.calls(*SAMPLING):
         return f"positions are computed for {at(positions[0])} (grid_sample): with TF32 they are off by up to a pixel"
+    if (phase := phase_of_product(script)) is not None:
+        return f"{at(phase)} takes the sine or cosine of a product: with TF32, one of 100 radians is off by a tenth"
     for (kind, _), site in script.log.each():
         root, _, short = kind.rpartition(".")
         algebraic = root in ("torch", "") and short in ALGEBRA

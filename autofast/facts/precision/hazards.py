@@ -16,6 +16,7 @@ from autofast.facts.precision.distances import Ratios, complements, distances, s
 from autofast.facts.precision.foreign import custom_function, loaded_in_16, unfollowed_use
 from autofast.facts.precision.layers import dense_sizes, is_small
 from autofast.facts.precision.left_behind import left_behind
+from autofast.facts.precision.phases import phases
 from autofast.facts.precision.whole_script import CHOSEN, complex_in
 from autofast.flow.positions import happens_in
 from autofast.flow.program import Flow
@@ -240,7 +241,7 @@ SOURCES = wordset("src source values")
 def why_not_autocast(code: Code) -> str:
     """Why it cannot run under autocast; empty where nothing speaks against."""
     for check in (
-        _losses, _dtypes, algebra, distances, similarities, complements, structure, custom_function,
+        _losses, _dtypes, algebra, distances, similarities, complements, phases, structure, custom_function,
         unfollowed_use, _writes, left_behind, one_dtype, own_dtype, _size,
     ):  # fmt: skip
         if why := check(code):

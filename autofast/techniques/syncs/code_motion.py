@@ -115,9 +115,7 @@ def _keeps_graph(script: Script, statement: ast.stmt) -> bool:
     )
 
 
-def _edits(
-    sinking: Sinking, group: list[ast.stmt], place: ast.stmt
-) -> Iterator[Remove | Moved]:
+def _edits(sinking: Sinking, group: list[ast.stmt], place: ast.stmt) -> Iterator[Remove | Moved]:
     first = sinking.gate.body[0]
     for statement in group:
         led, under = _leads(statement, group, place), sinking.under.get(statement)

@@ -129,9 +129,7 @@ def leaves(
             case ast.Compare() | ast.Call(func=ast.Attribute(attr="detach")):
                 continue
             case ast.Name() if is_read(node) and (tensors or any_of(found, Unknown)):
-                made = [
-                    d for d in flow.reaching(node) if not (beside and within(d.node, beside))
-                ]
+                made = [d for d in flow.reaching(node) if not (beside and within(d.node, beside))]
                 yield from ((d.node, d.node) for d in made if d.value is None)
                 todo += [d.value for d in made if d.value is not None]
             case ast.Call() if any(is_module(t) or code_of(t) for t in script.called(node)):

@@ -40,10 +40,11 @@ from autofast.model.values import (
     names_of,
 )
 from autofast.ops.families import TRUTHS
-from autofast.rule import Finding
+from autofast.rule import Effect, Finding
 from autofast.techniques.syncs.branches import without_branch
 from autofast.techniques.syncs.code_motion import moved_with, moves
 from autofast.techniques.syncs.scalar_tensors import is_scalar
+from autofast.techniques.syncs.shortened import shortened
 from autofast.techniques.syncs.steps import FEW, runs_in_steps
 from autofast.write.spelling import torch_in
 
@@ -124,7 +125,9 @@ def findings(script: Script, answered: Nodes) -> Iterator[Finding]:
 def without_wait(script: Script, node: ast.AST, wait: Wait) -> Finding | None:
     """What comes to the same without to wait; None where that is not known."""
     if wait is ASKED:
-        edits, effect = without_branch(script, whole_statement(node))
+        edits, effect = shortened(script, whole_statement(node)), Effect.EXACT
+        if not edits:
+            edits, effect = without_branch(script, whole_statement(node))
         found = Finding(node, BRANCH, edits=edits, effect=effect, asks=gains.unasked)
     else:
         edits = _chosen(script, node) if wait is PICKED else ()

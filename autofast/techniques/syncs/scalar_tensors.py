@@ -32,7 +32,8 @@ from autofast.model.values import (
     of_kind,
 )
 
-WHOLE = ("mean", "sum", "max", "min")  # without arguments: of all elements
+WHOLE = ("mean", "sum", "max", "min", "norm")  # without arguments: of all elements
+NORM = ("torch.norm", 2)  # ``torch.norm(x, 2)``
 # Keep the shape.
 SAME = tuple("detach clone float double cpu to abs sqrt exp log".split())
 CASTS = wordset("float double half bfloat16")
@@ -89,7 +90,8 @@ def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
     func = call.func
     plain = not call.keywords and not has_star(call.args)
     if is_attribute(func) and script.may_be(func.value, Tensor):
-        return (func.attr in WHOLE and plain and not call.args) or (
+        order = int(func.attr == "norm")  # ``x.norm(2)``
+        return (func.attr in WHOLE and plain and len(call.args) <= order) or (
             func.attr in SAME and is_scalar(script, func.value, depth)
         )
     for thing in script.values(func):
@@ -99,7 +101,7 @@ def _calls_scalar(script: Script, call: ast.Call, depth: int) -> bool:
             if _may_keep_elements(script, call):
                 return False
         elif is_named(thing, Ref, [f"torch.{n}" for n in WHOLE]):
-            if not plain or len(call.args) != 1:
+            if not plain or len(call.args) != 1 and (thing.name, len(call.args)) != NORM:
                 return False
         else:
             given = _given_by(script, thing)
