@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Remove
 from autofast.facts.cost import gains
 from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_statement
+from autofast.facts.timed import takes_time_of_parts, tells_times
 from autofast.flow.positions import index_in_block
 from autofast.flow.slices import is_unused
 from autofast.model.events import Site, inside
@@ -16,6 +17,7 @@ from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import any_in
 from autofast.model.source import at, block_of, statement_of
+from autofast.model.syntax import LOOPS
 from autofast.model.values import Arguments, Const, const, is_on_device
 from autofast.rule import Effect, Finding, Options, Question, rule
 
@@ -95,11 +97,8 @@ def _remove(
 def _needed(script: Script, site: Site) -> str:
     """Why the program waits on purpose; empty where nothing shows that."""
     found = in_every_iteration(script, site)
-    for clock in script.calls(*CLOCKS, "torch.cuda.Event"):
-        if found is None or (clock.call and is_unused(script, clock.call)):
-            continue
-        if any(inside(o.stack, found[0]) for o in clock):
-            return f"the time is taken in the same loop ({at(clock)}): without waiting it would be that of launching only"
+    if found is not None and (clock := _clock(script, found[0])) is not None:
+        return f"the time is taken in the same loop ({at(clock)}): without waiting it would be that of launching only"
     for other in script.calls(*OWN_ORDER):
         return f"{at(other)} works with streams of its own, which this may keep in order"
     for transfer in script.transfers:
@@ -123,6 +122,19 @@ def _needed(script: Script, site: Site) -> str:
         ):
             return f"{at(other)} communicates in the background"
     return ""
+
+
+def _clock(script: Script, loop: ast.AST) -> Site | None:
+    """Where the time of a part of a turn is taken, or that of single turns is shown; not that of
+    whole turns which is only shown in few of them: on average it is what it was.
+    """
+    for clock in script.calls(*CLOCKS, "torch.cuda.Event"):
+        used = clock.call is None or not is_unused(script, clock.call)
+        if used and any(inside(o.stack, loop) for o in clock):
+            whole = isinstance(loop, LOOPS) and not takes_time_of_parts(script, loop)
+            if not whole or tells_times(script, loop) is not None:  # type: ignore[arg-type]
+                return clock
+    return None
 
 
 def _may_leave_device(transfer: Transfer) -> bool:

@@ -290,6 +290,37 @@ def test_times_that_nobody_sees(clock: str, goes: bool) -> None:
     assert bool(done.fixes) == goes and ("time is taken" in done.refusals) != goes
 
 
+METER = """\
+class Meter:
+    def __init__(self):
+        self.val = self.sum = 0.0
+    def update(self, val):
+        self.val = val
+        self.sum += val
+taken, end = Meter(), time.time()"""
+TURN = "torch.cuda.synchronize()\ntaken.update(time.time() - end)\nend = time.time()\n"
+PART = "begin = time.time()\nmodel(x.to(device))\ntorch.cuda.synchronize()\ntaken.update(time.time() - begin)\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "goes"),
+    [
+        (TURN + "if i % 10 == 0:\n    print(taken.sum / (i + 1))", True),
+        (TURN + "if i % 10 == 0:\n    print(taken.val, taken.sum / (i + 1))", True),
+        (TURN + "whole = taken.sum\nif i % 10 == 0:\n    print(whole)", True),
+        (TURN + "print(taken.val)", False),
+        (TURN + "if taken.val > 100:\n    break", False),
+        (TURN + "losses.extend([taken.val])", False),
+        (TURN + "if i % 10 == 0:\n    print(time.time() - end)", False),
+        (PART + "if i % 10 == 0:\n    print(taken.sum)", False),
+    ],
+)
+def test_the_time_of_whole_turns(step: str, goes: bool) -> None:
+    """On average it is what it was, and shown in few steps."""
+    done = waiting(setup=METER, step=step)
+    assert ("synchronize" not in done.text) is goes and ("time is taken" in done.refusals) != goes
+
+
 def test_a_clock_outside_of_the_loop_does_not_mind() -> None:
     assert waiting(step="torch.cuda.synchronize()", epoch="print(time.time())").fixes
 

@@ -575,10 +575,59 @@ print(hits.avg, fives.avg)
 """
 
 
-def test_what_a_library_measures_is_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def timm(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = types.ModuleType("timm.utils")
     exec(TOLD["timm.utils.metrics"][0], stand_in.__dict__)
     monkeypatch.setitem(sys.modules, "timm", types.ModuleType("timm"))
     monkeypatch.setitem(sys.modules, "timm.utils", stand_in)
+
+
+@pytest.mark.usefixtures("timm")
+def test_what_a_library_measures_is_a_tensor() -> None:
     train = training("") + TIMM
     same(HEAD + METER + train, "hits.keep(", "fives.read().avg")
+
+
+LIBRARY = "from timm.utils import AverageMeter\n\n"
+STEP = "m.update(loss.item(), x.size(0))\nif i % 4 == 0:\n    "
+
+
+def of_library(look: str, step: str = STEP, end: str = "print(m.avg, m.count)") -> str:
+    return HEAD + LIBRARY + training(step + look, "m = AverageMeter()", end)
+
+
+@pytest.mark.usefixtures("timm")
+@pytest.mark.parametrize(
+    ("look", "shown"),
+    [
+        ("print(m.val, m.avg)", "print(float(m.val), float(m.avg))"),
+        ("print(f'{m.avg:.4f} {m.count}')", "{float(m.avg):.4f} {m.count}"),
+        ("m.update(0.5, 3)", "m.update(0.5, 3)"),
+        ("m.reset()", "m.reset()"),
+        ("m.sum = m.sum / 2", "m.sum = float(m.sum) / 2"),
+    ],
+)
+def test_meters_of_a_library_compute_with_tensors(look: str, shown: str) -> None:
+    done = apply("loss-item-sync", of_library(look))
+    assert "m.update(loss.detach().double(), x.size(0))" in done.text and shown in done.text
+    assert "print(float(m.avg), m.count)" in done.text
+    assert output(done.text) == output(of_library(look))
+
+
+@pytest.mark.usefixtures("timm")
+@pytest.mark.parametrize(
+    ("look", "step"),
+    [
+        ("print(getattr(m, 'avg'))", STEP),
+        ("print(vars(m))", STEP),
+        ("print('{m.val:.4f} {m.avg:.4f}'.format(m=m))", STEP),
+        ("pass\nprint(m.avg)", STEP),
+        ("print(m.val)", STEP.replace("loss", "out.argmax(1).eq(y).sum()")),
+        ("with torch.no_grad():\n        m.update(model(x).mean().item())", STEP),
+    ],
+)
+def test_meters_of_a_library_that_get_numbers(look: str, step: str) -> None:
+    done = apply("loss-item-sync", of_library(look, step))
+    assert "m.update(loss.detach()" not in done.text and ".double()" not in done.text
+    assert output(done.text) == output(of_library(look, step))

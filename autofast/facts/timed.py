@@ -10,14 +10,19 @@ from __future__ import annotations
 import ast
 
 from autofast.facts.shows import Shows
+from autofast.flow.frequency import Frequency, frequency
 from autofast.flow.loops import Loop
 from autofast.flow.program import Flow, definitions_of, graph_of
-from autofast.model.calls import is_method
+from autofast.model.calls import is_method, variable_name
 from autofast.model.events import inside
 from autofast.model.names import CLOCKS
 from autofast.model.script import Script
-from autofast.model.source import ancestors, function_of, parent_of, statement_of, within
-from autofast.model.syntax import is_operation
+from autofast.model.several import surely, wordset
+from autofast.model.source import ancestors, function_of, nodes_in, parent_of, statement_of, within
+from autofast.model.syntax import VARIABLES, is_operation, is_read
+from autofast.model.values import Inst, Seq
+
+GATHERS = wordset("update append add")
 
 
 def takes_time_of_parts(script: Script, loop: Loop) -> bool:
@@ -32,6 +37,37 @@ def takes_time_of_parts(script: Script, loop: Loop) -> bool:
         for site in script.calls(*CLOCKS, "torch.cuda.Event")
         for o in site
     )
+
+
+def tells_times(script: Script, loop: Loop) -> ast.AST | None:
+    """The place that shows, or needs, in every turn of a loop what a clock said: not where times
+    are only added up, in a variable or a meter, that is looked at in few turns.
+    """
+    graph, function = graph_of(script, loop), function_of(loop)
+    clocks = {s.node for s in script.calls(*CLOCKS) for o in s if inside(o.stack, loop)}
+    here = [n for n in nodes_in(loop, *VARIABLES) if function_of(n) is function]
+    told, todo = set[str](), [c for c in clocks if function_of(c) is function]
+    while todo:
+        node = todo.pop()
+        stmt = statement_of(node)
+        if frequency(graph, stmt, loop) is Frequency.RARE:
+            continue
+        match stmt:
+            case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
+                holder = target
+            case ast.Expr(ast.Call(func=ast.Attribute(value=holder, attr=attr))) if (
+                attr in GATHERS
+                and surely(isinstance(t, (Inst, Seq)) for t in script.values(holder))
+            ):
+                pass
+            case _:
+                return stmt
+        if not (name := variable_name(holder)):
+            return stmt
+        if name not in told:
+            told.add(name)
+            todo += [n for n in here if variable_name(n) == name and is_read(n)]
+    return None
 
 
 def _begins_or_ends_part(script: Script, clock: ast.AST, loop: Loop) -> bool:

@@ -160,6 +160,20 @@ class Engine:
 """
 
 _TIMM_METRICS = """
+class AverageMeter:
+    def __init__(self):
+        self.reset()
+    def reset(self):
+        self.val = 0
+        self.avg = 0
+        self.sum = 0
+        self.count = 0
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
 def accuracy(output, target, topk=(1,)):
     most = min(max(topk), output.size()[1])
     _, pred = output.topk(most, 1, True, True)

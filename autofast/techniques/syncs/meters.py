@@ -5,6 +5,9 @@ when somebody asks (:mod:`.meter_class`).
 n)`` it does not, whoever holds the meter, and ``losses.avg`` is read by ``losses.read().avg``. What
 a meter says is at all times what it said before; where nobody asks in 100 steps, it is read once in
 these.
+
+The meters of a library cannot get new methods. What only multiplies and adds computes with tensors,
+too: they get ``loss.detach().double()``, and ``losses.avg`` is asked for by ``float(losses.avg)``.
 """
 
 from __future__ import annotations
@@ -32,15 +35,17 @@ from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import (
     Nodes,
+    Told,
     at,
     first_line,
     function_of,
+    nodes_in,
     parent_of,
     source_of,
     statement_of,
     within,
 )
-from autofast.model.syntax import DEFS, has_star, is_operation, is_stored
+from autofast.model.syntax import DEFS, VARIABLES, has_star, is_operation, is_stored
 from autofast.model.values import (
     COLLECTIONS,
     Func,
@@ -54,6 +59,7 @@ from autofast.techniques.syncs.meter_calls import Counted, counted_numbers
 from autofast.techniques.syncs.meter_class import MeterClass
 from autofast.techniques.syncs.meter_names import check_by_name
 from autofast.techniques.syncs.reads import Read, read_template
+from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import is_number
 from autofast.techniques.syncs.step_places import StepPlaces, is_in_steps
 from autofast.techniques.syncs.steps import InFew, catching_statements, where_shown
@@ -92,8 +98,9 @@ def _kept_by(script: Script, several: list[Counted]) -> Iterator[Changed]:
     """What becomes of the numbers that objects of one class get: some of them may have to count in
     every step.
     """
+    told = isinstance(source_of(several[0].cls.node), Told)
     try:
-        meters = Meters(script, several)
+        meters = (LibraryMeters if told else Meters)(script, several)
         unsuited, why = meters.unsuited()
         fit = [c for c in several if not c.taken & unsuited]
         if fit == several:
@@ -151,10 +158,14 @@ class Meters:
         mixed = self.mixed or any(c.asserts is not None for c in self.several)
         edits += [e for c in self.several for e in self._edits_of(c)]
         edits += [e for c in {id(c.read): c for c in self.several}.values() for e in self._read(c)]
-        edits += self.meter.edits(read_template(hows.pop()), self.values.pop(), mixed)
+        edits += self._of_class(read_template(hows.pop()), mixed)
         given = {id(r): r for c in self.several for r in c.given}.values()
         edits += [self._given_tensor(read) for read in given]
         return Changed(_reads_of(self.several), edits, self.rounds)
+
+    def _of_class(self, read: str, mixed: bool) -> list[Edit]:
+        """The edits of the class."""
+        return self.meter.edits(read, self.values.pop(), mixed)
 
     # ----------------------------------------------------------------- where numbers are given
     def _check(self, counted: Counted) -> str:
@@ -390,6 +401,62 @@ class Meters:
                 raise Refusal("shows all of them", outer)
             if is_call_of(outer, *SHOWING) and not self.places.is_seldom(node):
                 raise Refusal(f"`{first_line(node)}` is used in every step ({at(node)})")
+
+
+class LibraryMeters(Meters):
+    """Those of a class of a library, which stays as it is."""
+
+    def kept(self) -> Changed:
+        modes: dict[Thing, set[object]] = {}
+        for counted in self.several:
+            if counted.read.how != "item" or kind_of(self.script, counted.read.core) != "float":
+                raise Refusal(
+                    "it may hold whole numbers, which a sum of floats would show otherwise"
+                )
+            if counted.asserts is not None or several_gpus(self.script):
+                raise Refusal("the device may not count it")
+            ways = {o.grad for o in self.script.log.ways("sync", counted.read.node)}
+            for thing in counted.taken:
+                modes.setdefault(thing, set()).update(ways)
+        if any(len(ways) > 1 for ways in modes.values()):  # nothing is added to inference tensors
+            raise Refusal("it is counted with gradients and without")
+        self.rounds |= not has_float64(self.script)
+        return super().kept()
+
+    def _of_class(self, read: str, mixed: bool) -> list[Edit]:
+        return []
+
+    def _edits_of(self, counted: Counted) -> Iterator[Edit]:
+        yield from ()
+
+    def _read(self, counted: Counted) -> Iterator[Edit]:
+        read, wide = counted.read, "double" if has_float64(self.script) else "float"
+        # the cast makes another tensor, but where it is that wide already
+        kept = kept_template(self.script, read.core)
+        yield Rewrite(read.node, f"{kept}.{wide}()", {"core": read.core})
+
+    def _look(self, node: ast.expr) -> list[Edit]:
+        looks = super()._look(node)
+        match usage_of(node):
+            case Usage(act=Act.ASKED, node=ast.Attribute() as asked):
+                shown = asked.attr in self._of_tensors and not is_stored(asked)
+                return [Wrap(asked, "float({})")] if shown else []
+        if looks:
+            raise Refusal(f"what {at(node)} does with `{first_line(node)}` is not understood")
+        return []
+
+    @cached_property
+    def _of_tensors(self) -> set[str]:
+        """The attributes that are computed of the number."""
+        found, known = set(self.values), set[str]()
+        for _ in range(len(self.meter.attrs) + 1):  # each may be computed of one below it
+            for node in self.meter.update.body:
+                value = getattr(node, "value", None)
+                parts = [] if value is None else nodes_in(value, *VARIABLES)
+                if any(getattr(p, "attr", getattr(p, "id", "")) in found for p in parts):
+                    stored = {n.attr for n in nodes_in(node, ast.Attribute) if is_stored(n)}
+                    found, known = found | stored, known | stored
+        return known
 
 
 def _is_shown(node: ast.expr) -> bool:
