@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.model.script import Script
 from tests.reading import read
@@ -250,6 +252,36 @@ def test_calls_of_what_is_not_known(tmp_path: Path):
     graph = script.analysis(CallGraph)
     assert graph.complete(function(script, "walk")) == ""
     assert graph.complete(function(script, "run")) == "line 10 of train.py may call run()"
+
+
+@pytest.mark.parametrize(
+    ("call", "may"),
+    [
+        ("something.run(1, 2)", True),
+        ("something.run(1, b=2)", True),
+        ("something.run(box, 1, 2)", True),  # of the class
+        ("something.run(*both)", True),
+        ("something.run(**both)", True),
+        ("something.run('utf-8')", False),
+        ("something.run()", False),
+        ("something.run(1, 2, 3, 4, 5)", False),
+        ("something.run(1, 2, d=3)", False),
+    ],
+)
+def test_calls_that_give_too_much_or_too_little(tmp_path: Path, call: str, may: bool) -> None:
+    code = f"""
+        class Box:
+            def run(self, a, b, c=0): pass
+
+        box = Box()
+        box.run(1, 2)
+
+        def apply(something, both):
+            {call}
+        """
+    script = read(tmp_path, code)
+    found = script.analysis(CallGraph).complete(function(script, "run"))
+    assert found == ("line 8 of train.py may call run()" if may else "")
 
 
 def test_results(tmp_path: Path):

@@ -1763,6 +1763,25 @@ def test_evaluations_beside_each_other_share_a_block() -> None:
     assert "_mode():\n        second" in apply("no-grad-eval", HEAD + TRAIN + spared).text
 
 
+@pytest.mark.parametrize(
+    ("condition", "shared"),
+    [
+        ("if epoch < 1:", True),
+        ("if (flag := epoch) < 1:", False),  # what is bound there may be a tensor
+    ],
+)
+def test_both_arms_and_what_follows_share_a_block(condition: str, shared: bool) -> None:
+    arms = f"    wanted = None\n    {condition}\n        wanted = teacher(x)\n    else:\n        wanted = model(x * 2)\n"
+    arms += "    wanted = teacher(F.pad(wanted, (0, 1)))\n"
+    text = TAUGHT.replace("    wanted = teacher(x)\n", arms).replace(
+        "def step(", "epoch = 0\ndef step("
+    )
+    done = check(HEAD + text, "with torch.no_grad():")
+    block = f"    with torch.no_grad():\n        {condition}\n            wanted = teacher(x)\n        else:\n"
+    assert (block in done.text) is shared
+    assert done.text.count("no_grad") == (1 if shared else 3)
+
+
 KEPT = """\
 class Stopper:
     def __init__(self):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from autofast.flow.defuse import Definition
 from autofast.flow.frequency import rare_arms_around
 from autofast.flow.loops import Loop
-from autofast.flow.scopes import Expressions, own_nodes
+from autofast.flow.scopes import Expressions, defaults, own_nodes
 from autofast.model.calls import call_of, has_unpacking, may_give
 from autofast.model.contents import with_contents
 from autofast.model.events import CallFrame
@@ -50,6 +50,22 @@ PASSING = tuple(
     """torch.no_grad torch.inference_mode torch.enable_grad builtins.staticmethod
     builtins.classmethod""".split()
 )
+
+
+def _fits(function: Function, call: ast.Call | None, in_class: bool) -> bool:
+    """Whether a function may be called so: ``text.decode("utf-8")`` calls no ``decode(self, ids,
+    lengths)``, to which it gives too little.
+    """
+    if call is None or has_unpacking(call) or getattr(function, "decorator_list", []):
+        return True
+    spec, given = function.args, {k.arg for k in call.keywords}
+    places = positional_names(spec)
+    ready = {*places[: len(call.args) + in_class], *given}  # ``self`` is bound, or given
+    return (
+        (spec.vararg is not None or len(call.args) <= len(places))
+        and (spec.kwarg is not None or given <= {p.arg for p in (*spec.args, *spec.kwonlyargs)})
+        and all(name in ready for name, value in defaults(function).items() if value is None)
+    )
 
 
 @dataclass(frozen=True)
@@ -341,7 +357,8 @@ class CallGraph:
             getattr(function, "name", ""),
             isinstance(parent_of(function), ast.ClassDef),
         )
-        return [f for f in self._unread.get(name, ()) if isinstance(f, ast.Attribute) == in_class]
+        named = [f for f in self._unread.get(name, ()) if isinstance(f, ast.Attribute) == in_class]
+        return [f for f in named if _fits(function, call_of(f), in_class)]
 
     def is_unused(self, function: Function) -> bool:
         """Whether nothing in the project runs a function or hands it around; Python and torch run

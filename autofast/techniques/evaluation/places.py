@@ -18,21 +18,20 @@ from autofast.flow.scopes import stored_in
 from autofast.model.events import BranchFrame, Stack, below, inside
 from autofast.model.roles import Evaluation, Step
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import any_in, surely
 from autofast.model.source import (
     Nodes,
     at,
+    is_elif,
     is_generator,
     is_same_function,
+    nodes_in,
     parent_of,
     walk,
     within,
 )
 from autofast.model.syntax import is_docstring
-from autofast.model.values import (
-    all_of,
-    of_kind,
-)
+from autofast.model.values import all_of, any_of, of_kind
 from autofast.read.recover.evaluations import region_of
 from autofast.rule import Finding
 from autofast.write.neighbours import follows
@@ -144,31 +143,43 @@ def _is_of_loop(script: Script, gate: BranchFrame, loop: ast.AST) -> bool:
 
 # ------------------------------------------------------------------------------------------- blocks
 def joined(found: Sequence[Finding], rule: str) -> list[Finding]:
-    """The findings of a rule, with one block for those whose statements stand beside each other:
-    under no_grad where one of them needs that.
+    """The findings of a rule, with one block for those whose statements stand beside each other, or
+    are all of both arms of a condition: under no_grad where one of them needs that.
     """
-    runs: list[list[Around]] = []
     blocks = [_block(finding, rule) for finding in found]
-    for block in blocks:
-        if block is not None:
-            run = next(
-                (r for r in runs if follows(r[-1], replace(block, header=r[-1].header))), None
-            )
-            if run is None:
-                runs.append(run := [])
-            run.append(block)
-    whole = {
-        id(b): replace(run[0], last=run[-1].last, header=max(x.header for x in run))
-        for run in runs
-        for b in run
-        if run[1:]
-    }
+    regions = [(b, [b]) for b in blocks if b is not None]
+    while (pair := _to_join(regions)) is not None:
+        whole, parts = pair
+        kept = [r for r in regions if not any_in(r[1], parts)]
+        header = max(part.header for part in parts)
+        regions = [*kept, (replace(whole, header=header), parts)]
+    wholes = {id(b): whole for whole, parts in regions if parts[1:] for b in parts}
     return [
-        replace(f, edits=(*(e for e in f.edits if e is not b), whole[id(b)]))
-        if id(b) in whole
+        replace(f, edits=(*(e for e in f.edits if e is not b), wholes[id(b)]))
+        if id(b) in wholes
         else f
         for f, b in zip(found, blocks, strict=True)
     ]
+
+
+Region = tuple[Around, list[Around]]  # a block, and the blocks that it takes the place of
+
+
+def _to_join(regions: Sequence[Region]) -> Region | None:
+    """Two of them that one block may stand for; None where there are no more."""
+    for one, parts in regions:
+        for other, others in regions:
+            if follows(one, replace(other, header=one.header)):
+                return replace(one, last=other.last), [*parts, *others]
+            match parent_of(one.first):
+                case ast.If(body=then, orelse=[_, *_] as otherwise) as branch if (
+                    (one.first, one.last) == (then[0], then[-1])
+                    and (other.first, other.last) == (otherwise[0], otherwise[-1])
+                    and not (is_elif(branch) or is_elif(other.first))
+                    and not any_of(nodes_in(branch.test, ast.expr), ast.NamedExpr)
+                ):
+                    return replace(one, first=branch, last=branch), [*parts, *others]
+    return None
 
 
 # `no_grad` comes behind `inference_mode` in the alphabet.
