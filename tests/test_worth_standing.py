@@ -532,3 +532,67 @@ def test_one_copy_of_all_norms(scaled: str, written: bool) -> None:
     found = apply("loss-item-sync", text, min_gain=LITTLE)
     assert any("torch.stack(values).tolist()" in line for line in found.lines) is written
     assert run(found.text)["length"] == run(text)["length"]
+
+
+READER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        torch.manual_seed(i)
+        return torch.randn(3, 256, 256), torch.randint(0, 9, (12,))
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(*[nn.Conv2d(3 if n == 0 else 128, 128, 3, padding=1) for n in range(60)])
+        self.cell, self.head = nn.GRUCell(128 + 9, 128), nn.Linear(128, 9)
+
+    def one_hot(self, letters):
+        letters = letters.unsqueeze(1)
+        return torch.FloatTensor(letters.size(0), 9).zero_().to(device).scatter_(1, letters, 1)
+
+    def forward(self, x, text):
+        seen = self.body(x).mean((2, 3))
+        hidden = torch.zeros(x.size(0), 128).to(device)
+        out = []
+        for i in range(text.size(1)):
+            hidden = self.cell(torch.cat([seen, self.one_hot(text[:, i])], 1), hidden)
+            out.append(self.head(hidden))
+        return torch.stack(out, 1)
+
+
+torch.manual_seed(0)
+loader = DataLoader(Rows(), batch_size=16, num_workers=2, pin_memory=True)
+model = Reader().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(2):
+    for x, y in loader:
+        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+        loss = nn.functional.cross_entropy(model(x, y).flatten(0, 1), y.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(epoch, loss.item())
+"""
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_small_ones_beside_one_that_counts(copied: bool) -> None:
+    """A file has one form: what is made on the host once a step goes with what is made there for
+    each letter.
+    """
+    each = "self.one_hot(text[:, i])"
+    text = READER if copied else READER.replace(each, "seen[:, :9]")
+    found = apply("device-creation", text, min_gain=LITTLE)
+    assert ("hidden = torch.zeros(x.size(0), 128, device=device)" in found.text) is copied
+    assert ("torch.zeros(letters.size(0), 9, device=device)" in found.text) is copied

@@ -111,7 +111,8 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, f"other numbers than those that {at(seed)} seeds the host for")
     cost = script.analysis(Cost)
     if cost.is_beside_training(finding.node):
-        return Gain(EVALUATION * 0.02, "a copy from the host in every step of an evaluation")
+        words = "a copy from the host in every step of an evaluation"
+        return Gain(EVALUATION * 0.02, words, joins=True)
     changed = changed_nodes(beside)
     moved = [
         t for t in script.transfers if t.to_device and not is_begun(t) and t.node not in changed
@@ -131,7 +132,7 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, step.words)
     share = max([1, *times]) * machine.WAIT / max(step.host, step.device)
     if cost.is_in_training(finding.node) and share < options.min_gain:
-        return Gain(share, "a small copy from the host beside many launches")
+        return Gain(share, "a small copy from the host beside many launches", joins=True)
     return Gain(0.02, "a copy from the host in every step", known=False)
 
 
