@@ -41,7 +41,6 @@ def age(folder: Path, code: str, files: dict[str, str] | None = None) -> TorchAg
         ),
         ("import time\nt = time.clock()", (1, 13), "time.clock"),
         ("import tensorflow as tf\ns = tf.Summary()", (1, 13), "tensorflow.Summary"),
-        ("from torchtext.legacy import data", (1, 10), "torchtext.legacy"),
         (
             "import torchtext\nv = torchtext.vocab.Vectors('x')",
             (2, 3),
@@ -77,6 +76,20 @@ def test_what_is_gone_says_how_old_torch_is(
     found = age(tmp_path, code)
     assert words in "; ".join(n.words for n in found.in_the_way((newest[0], newest[1] + 1)))
     assert not list(found.in_the_way(newest))
+
+
+@pytest.mark.parametrize(
+    ("asked", "newest"), [("torch", 8), ("torch>=1.9", 9), ("torch==1.10", 10)]
+)
+def test_what_few_versions_have_is_used_with_the_first_of_them(
+    tmp_path: Path, asked: str, newest: int
+) -> None:
+    """Which of them it is may be said elsewhere."""
+    legacy = "from torchtext.legacy import data"
+    found = age(tmp_path, legacy, {"requirements.txt": asked})
+    above = [n.words for n in found.in_the_way((1, newest + 1))]
+    assert any("was new in that of 1.8" in words for words in above)
+    assert not list(found.in_the_way((1, newest)))
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ class Newest:
         node: the code of it; None for a pin in a file of the project.
         anew: how today's torch has it, where that means the same: another name of what is called,
             of a keyword, or another import.
+        first: the version that it was new in, where few have it: which of them is not known.
     """
 
     place: str
@@ -48,6 +49,7 @@ class Newest:
     limit: Limit
     node: ast.AST | None = None
     anew: str = ""
+    first: Version = ()
 
     @property
     def words(self) -> str:
@@ -120,7 +122,8 @@ class TorchAge:
         others = (newest for file in files for newest in self.beside(file))
         for newest in (*self.newest, *([bound] if bound is not None else ()), *others):
             stale = newest.node is None and newest.limit.is_below(self._shown)
-            if newest.limit.is_below(version) and not stale:
+            early = newest.first and Limit(newest.first).is_below(version)
+            if (newest.limit.is_below(version) or (early and self.least < version)) and not stale:
                 yield newest
 
     @property

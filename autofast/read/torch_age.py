@@ -30,6 +30,7 @@ from autofast.read.requirements import (
     version_limits,
 )
 from autofast.read.torch_versions import (
+    BRIEF,
     GONE,
     GONE_KEYWORDS,
     IN_PYTHON,
@@ -193,7 +194,8 @@ def _calls(script: Script) -> Iterator[Newest]:
 
 def _gone(node: ast.AST, name: str, anew: str = "") -> Newest:
     newest, since = GONE[name]
-    return _at(node, f"uses {name}, which is gone {since}", Limit(newest), anew)
+    found = _at(node, f"uses {name}, which is gone {since}", Limit(newest), anew)
+    return replace(found, first=BRIEF.get(name, ()))
 
 
 def _keywords(script: Script) -> Iterator[Newest]:

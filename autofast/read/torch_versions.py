@@ -56,6 +56,9 @@ TIMES = {
 # pytorch/vision and pytorch/text, and in the installation page of pytorch/audio.
 PAIRED: dict[str, Version] = {"torchvision": (0, 3), "torchtext": (0, 9), "torchaudio": (0, 3)}
 
+# What came late, and was soon gone: the torch that it came with.
+BRIEF: dict[str, Version] = {"torchtext.legacy": (1, 8)}
+
 # Packages that are not made for newer ones any more, and the last torch that they load with (by the
 # metadata of their last releases; torchtext's, 0.18, is compiled for torch 2.3); and names of
 # theirs that are gone: releases that have them are written in Python alone, for any torch.
@@ -92,7 +95,7 @@ GONE: dict[str, tuple[Version, str]] = {
         ("torch.eig", "torch.lstsq", "torch.matrix_rank", "torch.solve"), ((1, 12), "in torch 1.13")
     ),
     "torch.symeig": ((1, 13), "in torch 2.0"),
-    "torchtext.legacy": ((1, 10), "since the torchtext of torch 1.11"),
+    "torchtext.legacy": ((1, 10), "since the torchtext of torch 1.11, and was new in that of 1.8"),
     "torchvision.models.utils": ((1, 12), "since the torchvision of torch 1.13"),
     **{
         f"torchvision.transforms.{name}": ((1, 11), "since the torchvision of torch 1.12")
