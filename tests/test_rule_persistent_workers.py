@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
+import sys
 import tempfile
 import textwrap
 from pathlib import Path
@@ -773,6 +775,103 @@ def test_a_loader_that_each_epoch_makes_anew_of_the_same_data() -> None:
     parts = f"files, loaders = Files(), {{}}\nfor part in ['train', 'test']:\n    loaders[part] = {made}"
     set_up = script("", more=parts, over="loaders['train']")
     assert "made anew" not in apply(RULE, set_up).advice
+
+
+MEMO = """\
+WINDOWS = {}
+
+def window(x, size):
+    key = str(size) + "_" + str(x.dtype)
+    if key not in WINDOWS:
+        WINDOWS[key] = torch.hann_window(size).to(x.dtype)
+    return x * WINDOWS[key]
+
+class Bank:
+    opened = dict()
+
+    @staticmethod
+    def give(path):
+        opened = Bank.opened
+        if path in opened:
+            return opened[path]
+        made = torch.full((4,), float(len(path)))
+        opened[path] = made
+        return made
+
+"""
+ITEM = "window(torch.ones(4) * index, self.size) + Bank.give(self.paths[index])"
+
+
+def remembering(old: str = "", new: str = "", train: str = "pass") -> str:
+    data = (MEMO + FILES).replace("torch.load(self.paths[index])", ITEM)
+    data = data.replace("self.paths = ", "self.size = 4\n        self.paths = ")
+    assert old in data
+    loader = "DataLoader(Files(), batch_size=4, num_workers=2)"
+    text = script(loader, dataset=data.replace(old, new) if old else data)
+    return text.replace("optimizer.step()", f"optimizer.step()\n            {train}")
+
+
+def test_dicts_whose_entries_are_made_of_their_keys(tmp_path: Path) -> None:
+    before = remembering(train="print(loss.item())").replace(
+        "def main():\n", "def main():\n    torch.manual_seed(0)\n"
+    )
+    found = apply(RULE, before)
+    assert "persistent_workers=True" in found.text
+    done = [said(text, tmp_path) for text in (before, found.text)]
+    assert done[0] == done[1] and len(done[0].split()) == 12
+    # the training fills its own copy by the same code
+    assert apply(RULE, remembering(train="window(x, 4)")).fixes
+
+
+def said(text: str, folder: Path) -> str:
+    (folder / "train.py").write_text(text)
+    run = [sys.executable, "train.py"]
+    return subprocess.run(run, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+KEY = 'key = str(size) + "_" + str(x.dtype)'
+USED = "return x * WINDOWS[key]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [
+        ("self.size)", "index)", True),
+        (USED, "return x * size", True),
+        (KEY, "key = f'{size}_{x.dtype}'", True),
+        (KEY, "key = size, x.dtype", True),
+        (KEY, "key = str(size)", False),
+        (KEY, "key = size % 3, x.dtype", False),
+        (KEY, 'key = str(x) + "_" + str(x.dtype)', False),
+        ("torch.hann_window(size)", "torch.rand(size)", False),
+        ("torch.hann_window(size)", "x.abs()", False),
+        ("WINDOWS = {}", "WINDOWS = {'4_torch.float32': 2.0}", False),
+        (USED, "return x * WINDOWS[key] * len(WINDOWS)", False),
+        (USED, "return x * sum(WINDOWS.values())", False),
+        (USED, "WINDOWS[key] *= 2\n    " + USED, False),
+        (USED, "w = WINDOWS[key]\n    w *= 2\n    " + USED, False),
+        (USED, "WINDOWS[str(x.dtype)] = x\n    " + USED, False),
+        ("    " + USED, "        x = x + 1\n    " + USED, False),
+        ("    " + USED, "    else:\n        x = x + 1\n    " + USED, False),
+        ("        return made\n", "        return made + 1\n", False),
+        ("        return made\n", "        made = made + 1\n        return made\n", False),
+    ],
+)
+def test_dicts_that_show_what_was_there_before(old: str, new: str, kept: bool) -> None:
+    found = apply(RULE, remembering(old, new))
+    assert bool(found.fixes) is kept and ("fetching an item changes" in found.refusals) is not kept
+
+
+def test_entries_of_other_sizes() -> None:
+    two = ITEM + " + window(torch.ones(1), 1)"
+    assert apply(RULE, remembering(ITEM, two)).fixes
+    same = remembering(ITEM, two).replace(KEY, "key = str(x.dtype)")
+    assert "fetching an item changes" in apply(RULE, same).refusals
+
+
+def test_others_that_put_something_else_there() -> None:
+    found = apply(RULE, remembering(train="WINDOWS['4_torch.float32'] = loss.item()"))
+    assert not found.fixes
 
 
 def test_files_that_items_write_are_the_same_for_all_workers() -> None:

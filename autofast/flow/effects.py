@@ -117,7 +117,7 @@ class Effects:
                 or is_in_place(func.attr, flags=True)
                 or func.attr.startswith("set_")
             )
-            ours = any_of(callees, Func, Bound, Cls)
+            ours = any_of(callees, Func, Bound, Cls) or _reads_by_name(node, callees)
             if changes and not ours:
                 yield from self._to(node, func.value)
             if func.attr == "shuffle" and node.args and not ours:
@@ -161,6 +161,14 @@ class Effects:
         yield from (Write(node, owner, computed=True) for owner in owners)
         if not owners:
             yield Write(node, base, name)
+
+
+def _reads_by_name(call: ast.Call, callees: Values) -> bool:
+    """``archive.read(name)``: it does not matter what was read before."""
+    of = [t.this for t in callees if isinstance(t, Method)]
+    return len(of) == len(callees) > 0 and all(
+        is_named(t, Ext, "zipfile.ZipFile") and call.args for t in of
+    )
 
 
 def outputs(call: ast.Call, names: Iterable[str]) -> list[ast.expr]:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
+from autofast.facts.workers.memos import Memos
 from autofast.flow.program import holder_of
 from autofast.flow.scratch import is_scratch
 from autofast.model.calls import is_method, keyword_of
@@ -101,6 +102,12 @@ class Changes:
                         and is_iterator(self.script.values(over))
                     ):
                         yield over, f"`{shown(over)}`, which can be gone through only once"
+
+    def comes_to_the_same(self, node: ast.AST, draws: bool) -> bool:
+        """Whether what a place changes is the same for who comes there first and for who has been
+        there before.
+        """
+        return self.memoises(node, draws) or Memos(self.code).fills(node)
 
     def memoises(self, node: ast.AST, draws: bool) -> bool:
         """``self.cache[index] = item``: what is read from files for an index is kept by it, and

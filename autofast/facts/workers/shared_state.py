@@ -15,6 +15,7 @@ from autofast.facts.workers.held import ARCHIVE, Held, opens
 from autofast.facts.workers.item_changes import A_FILE, WRITERS, Changes, is_iterator, shown
 from autofast.facts.workers.lifetime import Lifetime
 from autofast.facts.workers.loader_code import Side
+from autofast.facts.workers.memos import Memos
 from autofast.facts.workers.shared_reads import Shared
 from autofast.facts.workers.timing import Time
 from autofast.flow.callgraph import CallGraph
@@ -134,7 +135,9 @@ def changed_by_items(script: Script, loader: Loader, *, staying: bool = False) -
         )
     changes = _about(Changes, side)
     for node, what in changes.writes:
-        if staying and (what.startswith(A_FILE) or changes.memoises(node, bool(loader.drawn))):
+        if staying and (
+            what.startswith(A_FILE) or changes.comes_to_the_same(node, bool(loader.drawn))
+        ):
             continue
         if what.startswith(A_FILE):
             return (
@@ -202,7 +205,7 @@ def may_make_others(script: Script, loader: Loader) -> bool:
     """
     changes = _about(Changes, worker_code(script, loader))
     return any(
-        not changes.memoises(node, draws=False) and not _opens_for_itself(script, node)
+        not changes.comes_to_the_same(node, draws=False) and not _opens_for_itself(script, node)
         for node, _ in changes.writes
     )
 
@@ -316,6 +319,7 @@ def _changed(
             or not shared.touched(change)
             or not when(change.node)
             or (time is not None and time.of_new(change))
+            or Memos(side).fills(change.node)
         ):
             continue
         what = change.bound or shown(
