@@ -124,7 +124,7 @@ class Memos:
             for value in others
         )
 
-    # ---------------------------------------------------------------------- what an entry is made of
+    # --------------------------------------------------------------------- what an entry is made of
     def _is_of_key(self, entry: ast.Subscript) -> bool:
         match parent_of(entry):
             case ast.Assign(value=value):
