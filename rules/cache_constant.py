@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
+from autofast.edit.edits import Remove
 from autofast.facts.cost import gains
-from autofast.facts.unread import UNREAD
+from autofast.facts.unread import GONE, UNREAD, idle
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
@@ -46,7 +48,15 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     halves = nodes_of(part for block in blocks for part in block.region.parts)
     every = constants(script, hot or run_once(script), halves)
     found = [c for c in every if hot or c.copied]
+    gone = set[ast.stmt]()
     for constant in found:
+        stmt = idle(script, constant.node) if constant.unread else None
+        if stmt is not None:
+            if stmt not in gone:
+                gone.add(stmt)
+                said = GONE.format(constant.unread)
+                yield Finding(stmt, said, edits=(Remove(stmt),), asks=gains.in_steps)
+            continue
         yield Finding(
             constant.node,
             "copies the same to the device at each call"

@@ -100,7 +100,10 @@ def test_a_number_is_enough(body: str, new: str | None) -> None:
         ("mean = mean + (y[:, None, None, None] * torch.tensor([2]).to(device)).float()", ()),
         (f"mean = mean.double() - {LEVEL}", ()),
         (f"mean = (mean.half() - {LEVEL}).float()", ()),
-        (f"mean = mean - {LEVEL}", (("= Exposure(0.6, 3)", "= Exposure([0.6, 0.5, 0.4, 0.3], 3)"),)),
+        (
+            f"mean = mean - {LEVEL}",
+            (("= Exposure(0.6, 3)", "= Exposure([0.6, 0.5, 0.4, 0.3], 3)"),),
+        ),
         (
             f"mean = mean - {LEVEL}",
             (("loss = criterion(", 'with torch.autocast("cpu"):\n            loss = criterion('),),
@@ -232,8 +235,10 @@ def test_equal_constants_of_a_function_are_one_function() -> None:
 @pytest.mark.parametrize(
     ("body", "unread"),
     [
-        (f"low = torch.max(mean, {LEVEL})", "low"),
         (f"low = torch.sign(mean - {LEVEL}) * 2\nhigh = low + 1", "low"),
+        (f"low = torch.rand_like(mean) - {LEVEL}", "low"),  # others would be drawn next
+        (f"low = self.weigh(mean) - {LEVEL}", ""),
+        (f"low = mean.mul_(2) - {LEVEL}", ""),
         (f"low = mean\nfor _ in range(2):\n    low = low - {LEVEL}", "low"),
         (f"low = torch.max(mean, {LEVEL})\nmean = mean + 0 * low", ""),
         (f"low = torch.max(mean, {LEVEL})\ndef later():\n    return low\nlater()", ""),
@@ -248,8 +253,23 @@ def test_what_nobody_reads_stays_as_it_is(body: str, unread: str) -> None:
     found = apply("cache-constant device-creation", text)
     reason = f"nobody reads `{unread}`"
     assert (reason in found.refusals) is bool(unread)
+    assert "low = " in found.text
     if unread:
         assert not found.fixes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"low = torch.max(mean, {LEVEL})",
+        f"low = torch.max({LEVEL} - 10 * torch.min(mean, {LEVEL}), torch.FloatTensor([0.5]).to(device))",
+    ],
+)
+def test_a_line_that_nobody_needs_goes(line: str) -> None:
+    text = SCRIPT.replace("BODY", line)
+    found = apply("cache-constant device-creation", text)
+    assert line not in found.text and not found.lines
+    assert run(found.text)["losses"] == run(text)["losses"]
 
 
 def test_what_nobody_reads_is_not_made_on_the_device() -> None:
@@ -313,7 +333,9 @@ def test_a_number_beyond_16_bits_and_autocast() -> None:
 
 
 def test_an_older_torch_takes_no_number_there() -> None:
-    body = ATTENTION.format(body="scores = torch.where(scores > 0, scores, torch.zeros_like(scores))")
+    body = ATTENTION.format(
+        body="scores = torch.where(scores > 0, scores, torch.zeros_like(scores))"
+    )
     text = SCRIPT.replace("BODY", textwrap.indent(body, " " * 8).strip())
     found = apply("cache-constant", text, files={"requirements.txt": "torch==1.10.0\n"})
     assert not found.fixes and "1.13" in found.refusals
