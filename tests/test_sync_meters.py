@@ -631,3 +631,18 @@ def test_meters_of_a_library_that_get_numbers(look: str, step: str) -> None:
     done = apply("loss-item-sync", of_library(look, step))
     assert "m.update(loss.detach()" not in done.text and ".double()" not in done.text
     assert output(done.text) == output(of_library(look, step))
+
+
+@pytest.mark.parametrize("step", ["pass", f"{GIVEN}{SHOWN}print(m.avg)"])
+def test_new_code_in_a_meter_is_not_worth_it_for_an_evaluation_alone(step: str) -> None:
+    measured = (
+        "with torch.no_grad():\n    for x, y in loader:\n"
+        "        loss = F.cross_entropy(model(x.to(device)), y.to(device))\n"
+        "        v.update(loss.item(), x.size(0))\nprint(v.avg)"
+    )
+    text = HEAD + METER + training(step, "m, v = Meter(), Meter()", measured)
+    whole = apply("loss-item-sync", text)
+    assert "v.keep(loss," in whole.text
+    done = apply("loss-item-sync", text, min_gain=0.01)
+    assert ("v.keep(loss," in done.text) is (step != "pass")
+    assert output(done.text) == output(text)

@@ -99,7 +99,7 @@ def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
     )
 
 
-def as_changed(made: Changed) -> Iterator[Found]:
+def as_changed(made: Changed, asks: Question | None = None) -> Iterator[Found]:
     """The findings of reads that what keeps their numbers puts off, or the reason why it cannot."""
     places: list[Said] = [(s, said(rs)) for s, rs in by_statement(made.reads)]
     if made.why:
@@ -107,7 +107,7 @@ def as_changed(made: Changed) -> Iterator[Found]:
         yield from ((Finding(place, what, refusal=made.why), used) for place, what in places)
     else:
         effect = Effect.ROUNDING if made.rounds else None
-        yield from group(places, made.edits, made.reads, effect=effect)
+        yield from group(places, made.edits, made.reads, asks, effect)
 
 
 def in_stores(script: Script, every: list[Read], lists: bool = False) -> Iterator[Found]:
@@ -142,7 +142,7 @@ def in_meters(script: Script, every: list[Read], well: set[ast.expr]) -> Iterato
     are all put off ``well`` otherwise.
     """
     for made in kept_in_meters(script, every, well):
-        yield from as_changed(made)
+        yield from as_changed(made, gains.metered)
 
 
 def in_loops_and_meters(script: Script, every: list[Read]) -> Iterator[Found]:

@@ -30,6 +30,7 @@ from autofast.facts.cost.gains.batches import (
 )
 from autofast.facts.cost.gains.reads import (
     elements,
+    metered,
     read_again,
     read_at_once,
     read_back,
@@ -44,7 +45,7 @@ from autofast.facts.cost.gains.reads import (
 
 __all__ = [
     "algorithms", "copies", "counting", "elements", "fetching", "for_others", "half",
-    "in_steps", "keeping", "launches", "layout", "more_workers", "nothing", "one_pass",
+    "in_steps", "keeping", "launches", "layout", "metered", "more_workers", "nothing", "one_pass",
     "pinning", "read_again", "read_at_once", "read_back", "read_late", "read_once", "read_twice", "reads", "scores",
     "remembered", "renaming", "tensor_cores", "together", "unasked", "usual", "waits"
 ]  # fmt: skip

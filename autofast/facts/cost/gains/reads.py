@@ -8,6 +8,7 @@ import re
 from autofast.facts.cost import measured
 from autofast.facts.cost.gains.asking import (
     EVALUATION,
+    NOISE,
     Answer,
     Findings,
     begun_in,
@@ -155,6 +156,21 @@ def reads(script: Script, options: Options, finding: Finding, beside: Findings) 
 
 
 WAITING.add(reads)
+
+
+def metered(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
+    """The same of numbers that a meter of the project would count later: its new code is not worth
+    it for an evaluation alone.
+    """
+    cost = script.analysis(Cost)
+    if cost.is_beside_training(finding.node):
+        alike = [f for f in of_its_rule(finding, beside) if f.edits and f.asks is metered]
+        if all(cost.is_beside_training(f.node) for f in alike):
+            return Gain(NOISE, "new code in a meter, for an evaluation alone")
+    return reads(script, options, finding, beside)
+
+
+WAITING.add(metered)
 
 
 @of_device
