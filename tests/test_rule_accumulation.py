@@ -1108,6 +1108,94 @@ def test_what_is_done_every_so_many_batches():
     done(loop, keep=False)
 
 
+SCALED = """
+class Scaled(nn.Module):
+    def __init__(self, settings):
+        super().__init__()
+        self.layer, self.settings, self.t = nn.Linear(3, 2), settings, 1.0
+        self.act = nn.LeakyReLU(0.5)
+        self.register_buffer("b", torch.ones(()))
+
+    def cool(self):
+        self.t = max(0.1, self.t * 0.9)
+
+    def forward(self, x):
+        return self.act(self.layer(x)) / (self.t * self.b * TAU * self.settings["t"])
+
+class Cooling:
+    def __init__(self, model):
+        self.model, self.turn = model, 0
+
+    def step(self):
+        self.turn += 1
+        self.model.t = 1 / self.turn
+
+TAU = 1.0
+settings = {"t": 1.0}
+model = Scaled(settings)
+cooling = Cooling(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("model.t *= 0.9", "model.t"),
+        ("model.cool()", "self.t"),
+        ("cooling.step()", "self.turn"),
+        ("model.b.mul_(0.9)", "model.b"),
+        ("TAU = max(0.1, TAU * 0.9)", "TAU"),
+        ('settings["t"] *= 0.9', "settings"),
+        ("model.act.negative_slope *= 0.9", "model.act.negative_slope"),
+    ],
+)
+def test_what_forward_goes_by_and_the_loop_changes(change: str, named: str):
+    """A temperature falls with every batch: twice as fast where batches are half as large."""
+    loop = LOOP + f"        {change}\n"
+    assert f"forward goes by `{named}`" in refused(SCALED + loop, keep=True)
+    assert apply(HEAD + SCALED + loop, 2).fixes
+
+
+def test_what_a_batch_brings_along():
+    before = "        model.b = x.abs().mean().detach()\n        "
+    before += "x = x * 2\n        x[:, 0] = 0\n        settings = {}\n        loss ="
+    plain = LOOP.replace("        loss =", before, 1)
+    assert apply(HEAD + SCALED + plain + "    model.t *= 0.9\n", 2, keep=True).fixes
+
+
+def test_another_training_on_the_same_loader():
+    """It would get the smaller batches, and make an update of each."""
+    islice = "from itertools import islice\n" + LOOP.replace("in loader", "in islice(loader, 2)")
+    hard = LOOP.replace(
+        "criterion(model(x), y)", "((model(x) - y) ** 2).flatten().topk(2)[0].mean()"
+    )
+    for other in (islice, hard):
+        assert other != LOOP
+        why = refused(LOOP + other, keep=True)
+        assert "trains on the same loader" in why
+        assert apply(HEAD + LOOP + other, 2).fixes
+        own = "first = DataLoader(data, batch_size=BATCH)\n" + LOOP.replace("in loader", "in first")
+        assert apply(HEAD + own + other, 2, keep=True).fixes
+    assert len(apply(HEAD + LOOP + LOOP, 2, keep=True).fixes) == 2
+
+
+def test_a_place_for_each_batch():
+    loop = LOOP.replace("for x, y in loader:", "for i, (x, y) in enumerate(loader):")
+    for made, fine in (
+        ("[0.0] * 5", False),
+        ("torch.zeros(5)", False),
+        ("[0.0] * len(loader)", True),
+        ("{}", True),
+    ):
+        text = f"curve = {made}\n{loop}        curve[i] = loss.item()\n"
+        if fine:
+            assert apply(HEAD + text, 2, keep=True).fixes
+        else:
+            assert "`curve[i]` on line" in refused(text, keep=True)
+        assert apply(HEAD + text, 2).fixes
+
+
 @pytest.mark.parametrize("batch", [3, 5])
 def test_sizes_that_cannot_be_divided(batch: int):
     assert f"batches of {batch}" in refused(

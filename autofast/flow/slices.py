@@ -69,8 +69,9 @@ class Slices:
                 found.attributes |= new
                 yield from given if new else ()
 
-    def of(self, exprs: Iterable[ast.expr]) -> Slice:
-        found, seen = Slice(), set[ast.AST]()
+    def of(self, exprs: Iterable[ast.expr], given: Iterable[Variable] = ()) -> Slice:
+        """``given``: variables that are not followed any further."""
+        found, seen = Slice({*given}), set[ast.AST]()
         todo: list[ast.expr] = [*exprs]
         while todo:
             expr = todo.pop()

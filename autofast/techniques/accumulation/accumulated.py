@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autofast.edit.edits import Around, Edit, Edits, Import, plain_code
 from autofast.edit.order import Rank
 from autofast.facts.batch.kinds import Kind
 from autofast.facts.batch.losses import Losses
 from autofast.facts.batch.samples import Activation, Shape
-from autofast.facts.kept_by_forward import carried_by_forward
+from autofast.facts.kept_by_forward import carried_by_forward, changed_around_forward
 from autofast.facts.updates.cadence import FRAMEWORKS
 from autofast.facts.updates.events import Iteration, check_order, iteration_of
 from autofast.flow.positions import index_in_block, place_in, statements_beside
@@ -24,7 +24,7 @@ from autofast.model.calls import arguments_of, names_in
 from autofast.model.names import DDP
 from autofast.model.roles import Step
 from autofast.model.script import Script
-from autofast.model.several import of_kind
+from autofast.model.several import any_in, of_kind
 from autofast.model.source import (
     at,
     function_of,
@@ -77,9 +77,8 @@ class _All:
 
     def of(self, steps: int, keep: bool) -> list[Accumulated]:
         if (steps, keep) not in self._known:
-            self._known[steps, keep] = [
-                _of(self.script, step, steps, keep) for step in self.script.steps
-            ]
+            found = [_of(self.script, step, steps, keep) for step in self.script.steps]
+            self._known[steps, keep] = _together(self.script, found) if keep else found
         return self._known[steps, keep]
 
 
@@ -122,6 +121,35 @@ def _of(script: Script, step: Step, steps: int, keep: bool) -> Accumulated:
         return Accumulated(step, node, _message(steps, keep), refusal=str(why))
 
 
+def _together(script: Script, found: list[Accumulated]) -> list[Accumulated]:
+    """Where one of the loops that train on a loader stays as it is, so do the others: it would get
+    smaller batches.
+    """
+    while True:
+        left = [a.step for a in found if not a.edits]
+        now = [
+            replace(
+                a,
+                edits=(),
+                window=None,
+                refusal=f"{at(other.loop)} trains on the same loader, makes an update of every batch, and would get smaller ones",
+            )
+            if a.edits and (other := next((s for s in left if _shares(script, s, a.step)), None))
+            else a
+            for a in found
+        ]
+        if now == found:
+            return found
+        found = now
+
+
+def _shares(script: Script, one: Step, other: Step) -> bool:
+    if any_in(one.loaders, other.loaders):
+        return True
+    over = one.loop.iter if isinstance(one.loop, ast.For) else one.loop
+    return any(any_in(script.values(n), other.loaders) for n in nodes_in(over, *VARIABLES))
+
+
 def _message(steps: int, keep: bool) -> str:
     if keep:
         return f"makes an update of every batch; of {steps} batches of a part of the size, an update needs less memory"
@@ -147,7 +175,7 @@ def _made(script: Script, step: Step, node: ast.AST, steps: int, keep: bool) -> 
     if Kind.MEAN in kinds.values():
         edits.append(window.helper)
     if keep:
-        _check_kept(script, step)
+        _check_kept(script, step, step.loop)
         edits += smaller_batches(script, iteration, window)
     message = _message(steps, keep)
     if _has_batch_norm(script, step):
@@ -184,12 +212,18 @@ def _is_of_step(found: Values, step: Step) -> bool:
     return any(t.grad or not t.batch.isdisjoint(step.loaders) for t in tensors)
 
 
-def _check_kept(script: Script, step: Step) -> None:
-    """What forward changes for the next batch: it would change for each of the smaller ones."""
+def _check_kept(script: Script, step: Step, loop: ast.For) -> None:
+    """What forward changes for the next batch, or the loop for it: it would change for each of the
+    smaller ones.
+    """
     for model in step.models:
         for node in carried_by_forward(script, model):
             raise Refusal(
                 f"forward keeps `{ast.unparse(node)}` from batch to batch ({at(node)}), and smaller batches would change it more often"
+            )
+        for changed in changed_around_forward(script, model, loop, step.loaders):
+            raise Refusal(
+                f"forward goes by `{ast.unparse(changed)}`, which {at(changed)} changes, more often with smaller batches"
             )
 
 

@@ -11,7 +11,8 @@ from autofast.edit.edits import Edit, Rewrite
 from autofast.facts.updates.events import Iteration
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.frequency import rare_arm
-from autofast.model.calls import short_name, taker_of
+from autofast.flow.program import Flow
+from autofast.model.calls import is_call_of, is_name, short_name, taker_of
 from autofast.model.kinds import is_module, is_optimizer
 from autofast.model.roles import Loader
 from autofast.model.script import Script
@@ -23,6 +24,7 @@ from autofast.model.values import (
     Arguments,
     Bound,
     Const,
+    Dict,
     Ext,
     Func,
     Thing,
@@ -79,6 +81,7 @@ def smaller_batches(script: Script, iteration: Iteration, window: Window) -> lis
         # a Rewrite: whoever else replaces the size, as a sampler of batches does, contradicts it
         edits.append(Rewrite(expr, f"{{}} // {window.steps_in(expr)}"))
     _check_intervals(script, iteration, window.steps)
+    _check_places(script, iteration, window)
     return edits
 
 
@@ -209,6 +212,19 @@ def _check_intervals(script: Script, iteration: Iteration, steps: int) -> None:
         match node:
             case ast.Subscript(slice=ast.Constant("lr")) if is_stored(node):
                 raise Refusal(f"the learning rate is set for each batch on {at(node)}")
+
+
+def _check_places(script: Script, iteration: Iteration, window: Window) -> None:
+    """Nothing has one place for each batch, by its number, unless the loader says how many."""
+    flow = script.analysis(Flow)
+    for node in nodes_in(iteration.loop, ast.Subscript):
+        if not (is_stored(node) and not window.made and is_name(node.slice, window.counter)):
+            continue
+        made = flow.made_of([node.value])
+        if not script.must_be(node.value, Dict) and not any(is_call_of(n, "len") for n in made):
+            raise Refusal(
+                f"`{ast.unparse(node)}` on {at(node)} has a place for each batch, of which there are {window.steps} times as many then"
+            )
 
 
 def _does_more(script: Script, call: ast.Call) -> bool:
