@@ -1323,6 +1323,60 @@ def test_a_pass_that_shares_its_function_with_the_training() -> None:
     assert "        valid = run_epoch(test_loader, train=False)" in done.text
 
 
+TRAINER = """\
+class Trainer:
+    def run(self, phase, loader):
+        model.train(phase == "train")
+        total = 0
+        for x, y in loader:
+            loss = F.cross_entropy(model(x.to(device)), y.to(device))
+            if phase == "train":
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            total += loss.item()
+        return total
+
+    def train(self, loader):
+        return self.run("train", loader)
+
+    def val(self, loader):
+        return self.run("val", loader)
+
+trainer, losses = Trainer(), []
+if len(data) < 40:
+    losses.append(trainer.val(test_loader))
+for epoch in range(2):
+    losses.append(trainer.train(loader))
+    CALL
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "with torch.no_grad():\n        losses.append(trainer.val(test_loader))",
+        "losses.append(trainer.val(test_loader))",
+        "losses += [trainer.val(test_loader)]",
+    ],
+)
+def test_a_method_that_returns_what_a_shared_one_gives(call: str) -> None:
+    done = check(HEAD + TRAINER.replace("CALL", call), "torch.inference_mode()")
+    assert "no_grad" not in done.text and "\n        return self.run" in done.text
+    marked = "inference_mode()\n    def val" in done.text
+    assert marked or done.text.count("inference_mode()") == 2
+
+
+def test_what_such_a_method_gives_may_be_trained() -> None:
+    call = "loss = trainer.val(test_loader)\n    loss.backward()\n    losses.append(loss.item())"
+    text = HEAD + TRAINER.replace("CALL", call).replace(
+        "loss.item()\n        return", "loss\n        return"
+    )
+    text = text.replace("losses.append(trainer", "print(trainer")
+    done = check(text, "torch.inference_mode()")
+    assert f"\n    {call}" in done.text and "inference_mode()\n    def" not in done.text
+
+
 TAUGHT = """\
 teacher = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
 

@@ -84,15 +84,22 @@ def _parting(stack: Stack, trained: set[tuple[ast.AST, ...]]) -> int:
 
 def _place(rest: Stack, shared: Nodes) -> Said | None:
     """The first loop that is on no trained way; else the statement of the call that leads into
-    shared code.
+    shared code, or of that of a function which returns what this gives.
     """
+    calls: list[ast.stmt] = []
     for frame in rest:
         if isinstance(frame, LoopFrame) and isinstance(frame.node, LOOPS):
             return (frame.node, "loop") if frame.node not in shared else None
-        if isinstance(frame, CallFrame) and frame.func.node in shared:
-            call = frame.node
-            here = statement_of(call) if isinstance(call, ast.Call) else None
-            return (here, "statement") if isinstance(here, WHOLE) else None
+        if isinstance(frame, CallFrame) and isinstance(frame.node, ast.Call):
+            calls.append(statement_of(frame.node))
+            if frame.func.node in shared:
+                while calls and isinstance(calls[-1], ast.Return):
+                    calls.pop()
+                return (calls[-1], "statement") if calls and isinstance(calls[-1], WHOLE) else None
+        elif isinstance(frame, CallFrame):
+            if frame.func.node in shared:
+                return None
+            calls = []
     return None
 
 
