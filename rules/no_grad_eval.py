@@ -25,12 +25,8 @@ from autofast.model.values import Ext, Inst, Ref, Tensor
 from autofast.read.recover.evaluations import HOOKS
 from autofast.read.recover.models import has_fast_path
 from autofast.rule import Effect, Finding, Options, rule
-from autofast.techniques.evaluation.places import (
-    decorated,
-    evaluating_turns,
-    joined,
-    trained_replicas,
-)
+from autofast.techniques.evaluation.phases import evaluating_turns
+from autofast.techniques.evaluation.places import decorated, joined, trained_replicas
 from autofast.write.spelling import inference_mode, torch_in
 
 SINCE = (1, 9)  # inference_mode
@@ -46,6 +42,7 @@ UNLESS_ONCE = gains.usual(*USUAL, code=True)
 UNLESS_BESIDE = gains.one_pass(*USUAL)
 
 NAME = "no-grad-eval"
+BELOW = "put the forward pass and the loss below"
 UNTRAINED = "runs a network that nothing trains with gradients on: a backward computes those of its parameters, and nothing uses them"
 
 
@@ -78,14 +75,15 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         torch, imports = torch_in(source_of(stmt))
         around = Around(stmt, stmt, f"with {torch}.no_grad():", rank=Rank.GRAD_MODE)
         yield Finding(stmt, UNTRAINED, edits=(*imports, around))
-    shared = {site.node for e in script.evaluations for site in e.forwards if e.shared}
-    for forward, test in evaluating_turns(script):
-        if forward not in shared:
-            message = "runs of the loop that do not train record for a backward, too"
-            advice = (
-                f"put the forward pass and the loss below `with torch.set_grad_enabled({test}):`"
-            )
-            yield Finding(forward, message, advice=advice)
+    for turn in evaluating_turns(script):
+        advice = f"{BELOW} `with torch.set_grad_enabled({turn.test}):`"
+        yield Finding(
+            turn.forward,
+            "runs that do not train record for a backward, too",
+            edits=turn.edits,
+            advice="" if turn.edits else advice,
+            effect=turn.effect,
+        )
 
 
 GIVES_DATA = tuple(  # sets ``p.data`` to what was computed, silently

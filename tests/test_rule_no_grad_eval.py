@@ -2552,22 +2552,141 @@ for epoch in range(2):
 
 
 @pytest.mark.parametrize(
-    ("test", "told"),
+    ("test", "switch"),
     [
-        ('if phase == "train":', True),
-        ('if phase == "train" and i % 2:', False),
-        ("if loss < 9:", False),
-        ("if True:", False),
+        ('if phase == "train":', 'phase == "train"'),
+        ('if not phase == "test":', 'not phase == "test"'),
+        ('if phase == "train" and len(data):', ""),
+        ('if phase == "train" and i % 2:', ""),
+        ("if loss < 9:", ""),
+        ("if True:", ""),
     ],
 )
-def test_a_loop_that_trains_in_one_of_its_phases(test: str, told: bool) -> None:
-    done = apply("no-grad-eval", HEAD + PHASES.format(test=test))
-    assert ("with torch.set_grad_enabled(phase == 'train')" in done.advice) is told
-    switched = PHASES.format(test=test).replace(
-        "            loss = ",
-        '            with torch.set_grad_enabled(phase == "train"):\n                loss = ',
+def test_a_loop_that_trains_in_one_of_its_phases(test: str, switch: str) -> None:
+    text = HEAD + PHASES.format(test=test)
+    if not switch:
+        assert not apply("no-grad-eval", text).findings
+        return
+    done = check(text, f"with torch.set_grad_enabled({switch}):")
+    assert "):\n                loss = F.cross_entropy(" in done.text
+    assert apply("no-grad-eval", done.text).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "switch"),
+    [
+        ("", "", "bool(train)"),
+        ("train):", "train: bool):", "train"),
+        (
+            "if train:\n        optimizer",
+            "if not train:\n        pass\n    else:\n        optimizer",
+            "not (not train)",
+        ),
+        ("    loss = F", "    optimizer.zero_grad()\n    loss = F", "bool(train)"),
+        ("return loss", "return out, loss", "bool(train)"),
+    ],
+)
+def test_a_function_that_trains_in_some_of_its_calls(old: str, new: str, switch: str) -> None:
+    text = HEAD + (SOME_CALLS.replace(old, new) if old else SOME_CALLS)
+    text = text.replace("loss = step(", "_, loss = step(") if "out, loss" in new else text
+    done = check(text, f"with torch.set_grad_enabled({switch}):")
+    assert "        out = model(x)" in done.text and "\n    if " in done.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "goes"),
+    [
+        (
+            "loss = F.cross_entropy(model(x.to(device)), y.to(device))",
+            "loss = 0\n            for part in (0, 4):\n                loss = loss + F.cross_entropy(model(x.to(device))[part:], y.to(device)[part:])",
+            True,
+        ),
+        (
+            "loss = F.cross_entropy(model(x.to(device)), y.to(device))",
+            "kept = model(x.to(device)) + kept\n            loss = F.cross_entropy(kept, y.to(device))",
+            False,
+        ),
+        (
+            "loss = F.cross_entropy(model(x.to(device)), y.to(device))",
+            "for part in (0, 4):\n                kept = kept + F.cross_entropy(model(x.to(device))[part:], y.to(device)[part:])\n            loss = kept",
+            False,
+        ),
+        (
+            "loss = F.cross_entropy(model(x.to(device)), y.to(device))",
+            'if phase == "train":\n                out = model(x.to(device))\n            else:\n                out = y.to(device)[:, None] * torch.ones(3, device=device)\n            loss = F.cross_entropy(out, y.to(device))',
+            False,
+        ),
+    ],
+)
+def test_what_a_turn_of_a_phase_begins_with(old: str, new: str, goes: bool) -> None:
+    text = PHASES.format(test='if phase == "train":').replace(old, new)
+    text = text.replace("losses = []", "losses, kept = [], torch.zeros((), device=device)")
+    if "kept" in new:
+        text = text.replace("loss.backward()", "loss.backward(retain_graph=True)")
+    done = apply("no-grad-eval", HEAD + text)
+    assert ("set_grad_enabled" in done.text) is goes
+    if goes:
+        assert run(done.text)["losses"] == run(done.before)["losses"]
+
+
+SOME_CALLS = """\
+def step(x, y, train):
+    out = model(x)
+    loss = F.cross_entropy(out, y)
+    hits = (out.argmax(1) == y).sum()
+    if train:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    losses.append(hits.item())
+    return loss
+
+losses, kept = [], [torch.zeros((), device=device)]
+for epoch in range(2):
+    for phase, batches in [("train", loader), ("test", test_loader)]:
+        for x, y in batches:
+            loss = step(x.to(device), y.to(device), phase == "train")
+            losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("losses.append(loss.item())", "kept[0] = loss\n            losses.append(loss.item())"),
+        ("    hits =", "    loss = loss + kept[0]\n    kept[0] = loss\n    hits ="),
+        (
+            "    hits =",
+            "    loss = loss + 0 * model.kept.sum()\n    model.kept = out[:1].sum()\n    hits =",
+        ),
+        ("    hits =", "    torch.autograd.grad(loss, out, retain_graph=True)\n    hits ="),
+        ("    hits =", "    train = train and len(x) > 1\n    hits ="),
+        (
+            "losses.append(loss.item())",
+            "losses.append(loss.item())\n            (loss * 0).backward()",
+        ),
+        ("if train:", "if train and model.training:"),
+    ],
+)
+def test_a_function_whose_calls_may_need_gradients(old: str, new: str) -> None:
+    text = HEAD + SOME_CALLS.replace(old, new)
+    if "kept[0] = loss\n " in new:
+        text = text.replace(
+            "        loss.backward()", "        (loss + kept[0]).backward(retain_graph=True)"
+        )
+    done = apply("no-grad-eval", text)
+    assert "set_grad_enabled" not in done.text
+
+
+def test_a_sum_over_the_turns_of_all_phases() -> None:
+    text = PHASES.format(test='if phase == "train":').replace(
+        "            loss = ", "            total = total + "
     )
-    assert not apply("no-grad-eval", HEAD + switched).advice
+    text = text.replace("loss.backward()", "total.backward(retain_graph=True)").replace(
+        "loss.item", "total.item"
+    )
+    text = HEAD + text.replace("losses = []", "losses, total = [], torch.zeros((), device=device)")
+    assert "set_grad_enabled" not in apply("no-grad-eval", text).text
 
 
 SHARED_LOSS = """\

@@ -1,22 +1,19 @@
-"""What stands around evaluations: others beside them, loops that train in some of their runs
-(``if phase == "train": loss.backward()``), functions that are one loop, for which a decorator says
-what a block says for the loop, and DataParallel's threads, which know of ``no_grad`` but not of
-``inference_mode``.
+"""What stands around evaluations: others beside them, functions that are one loop, for which a
+decorator says what a block says for the loop, and DataParallel's threads, which know of ``no_grad``
+but not of ``inference_mode``.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from autofast.edit.edits import Around
 from autofast.edit.ignores import is_spared
 from autofast.facts.model_mode import trains_at
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.scopes import stored_in
-from autofast.model.events import BranchFrame, Stack, below, inside
-from autofast.model.roles import Evaluation, Step
+from autofast.model.roles import Evaluation
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely
 from autofast.model.source import (
@@ -24,14 +21,12 @@ from autofast.model.source import (
     at,
     is_elif,
     is_generator,
-    is_same_function,
     nodes_in,
     parent_of,
     walk,
-    within,
 )
 from autofast.model.syntax import is_docstring
-from autofast.model.values import all_of, any_of, of_kind
+from autofast.model.values import any_of, of_kind
 from autofast.read.recover.evaluations import region_of
 from autofast.rule import Finding
 from autofast.write.neighbours import follows
@@ -93,52 +88,6 @@ def _entered(evaluation: Evaluation) -> Nodes:
     first = [next((f for f in way if f.node in here), None) for way in ways]
     made = {getattr(getattr(f, "func", None), "node", f.node) for f in first if f is not None}
     return made if len(made) == 1 else set()
-
-
-# ------------------------------------------------------------------------------------------- phases
-ASKED = (ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp)
-PARTS = (*ASKED, ast.expr_context, ast.cmpop, ast.boolop, ast.unaryop)
-
-
-def evaluating_turns(script: Script) -> Iterator[tuple[ast.expr, str]]:
-    """Forward passes with gradients on in front of a condition that all backwards of their loop
-    stand below, and the condition.
-
-    The condition is one of the whole loop: nothing in the loop changes what it asks for.
-    """
-    for step in script.steps:
-        gates = [_gates(script, step, o.stack) for b in step.backwards for o in b.site]
-        common = [g for g in gates[0] if all(_is_in(g, other) for other in gates)] if gates else []
-        for gate in common[:1]:
-            test = ast.unparse(gate.node.test)  # type: ignore[attr-defined]
-            for site in step.forwards:
-                before = is_same_function(site.node, gate.node)
-                on = all(o.grad == "on" and o.data["outer"] for o in site)
-                if before and on and not within(site.node, gate.node):
-                    assert isinstance(site.node, ast.expr)
-                    yield site.node, test if gate.arm else f"not ({test})"
-
-
-def _gates(script: Script, step: Step, stack: Stack) -> list[BranchFrame]:
-    frames = below(stack, step.loop) if inside(stack, step.loop) else ()
-    return [f for f in of_kind(frames, BranchFrame) if _is_of_loop(script, f, step.loop)]
-
-
-def _is_in(gate: BranchFrame, others: list[BranchFrame]) -> bool:
-    return any(o.node is gate.node and o.arm is gate.arm for o in others)
-
-
-def _is_of_loop(script: Script, gate: BranchFrame, loop: ast.AST) -> bool:
-    """Whether the condition holds in all turns of the loop or in none, and in some runs of the loop
-    does not.
-    """
-    if not isinstance(gate.node, ast.If) or not within(gate.node, loop):
-        return False
-    if gate.known and len(script.values(gate.node.test)) < 2:
-        return False
-    parts = list(ast.walk(gate.node.test))
-    names = {n.id for n in parts if isinstance(n, ast.Name)}
-    return all_of(parts, PARTS) and not names & stored_in(loop)
 
 
 # ------------------------------------------------------------------------------------------- blocks
