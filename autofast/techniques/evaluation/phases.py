@@ -36,7 +36,7 @@ from autofast.model.source import (
     within,
     within_any,
 )
-from autofast.model.syntax import DEFS, VARIABLES, is_read, is_unary
+from autofast.model.syntax import DEFS, VARIABLES, is_attribute, is_read, is_unary
 from autofast.model.tensors import tensors_in
 from autofast.model.values import Const, all_of, of_kind
 from autofast.read.recover.evaluations import region_of
@@ -89,11 +89,11 @@ def evaluating_turns(script: Script) -> Iterator[Phase]:
 
 
 def _is_before(site: Site, gate: BranchFrame) -> bool:
-    assert isinstance(gate.node, ast.If)
+    asked: ast.expr = gate.node.test  # type: ignore[attr-defined]
     before = is_same_function(site.node, gate.node) and not within(site.node, gate.node)
     around = (g.test for g, _ in arms_around(site.node, None))
     on = all(o.grad == "on" and o.data["outer"] for o in site)
-    return before and on and not any(is_same_code(test, gate.node.test) for test in around)
+    return before and on and not any(is_same_code(test, asked) for test in around)
 
 
 def _gates(script: Script, step: Step, stack: Stack) -> list[BranchFrame]:
@@ -128,8 +128,7 @@ def _switched(script: Script, gate: BranchFrame, sites: Sequence[Site], test: st
     """The block around all from the first of the passes to the loss; none where something else
     needs the gradients.
     """
-    branch = gate.node
-    assert isinstance(branch, ast.If)
+    branch: ast.If = gate.node  # type: ignore[assignment]
     block = [] if is_elif(branch) else block_of(branch)
     front = block[: block.index(branch)] if branch in block else []
     training = script.analysis(Training)
@@ -200,8 +199,8 @@ def _handed_out(script: Script, sites: Sequence[Site]) -> Iterator[ast.AST]:
 def _is_set_elsewhere(script: Script, test: ast.expr) -> bool:
     """Whether a function sets a variable of the module that is asked for."""
     names = {n.id for n in nodes_in(test, ast.Name)}
-    told = (n for n in script.nodes if isinstance(n, ast.Global | ast.Nonlocal))
-    return any(names & {*n.names} for n in told)
+    told = of_kind(script.nodes, (ast.Global, ast.Nonlocal))
+    return any(names & {*getattr(n, "names", ())} for n in told)
 
 
 def _is_of_turn(script: Script, loss: ast.AST, inner: Sequence[ast.stmt]) -> bool:
@@ -211,7 +210,7 @@ def _is_of_turn(script: Script, loss: ast.AST, inner: Sequence[ast.stmt]) -> boo
     def place(node: ast.AST) -> int:
         return next((k for k, s in enumerate(inner) if within(node, s)), len(inner))
 
-    def is_older(node: ast.AST, than: ast.Name) -> bool:
+    def is_older(node: ast.AST, than: ast.expr) -> bool:
         """Whether a definition is one of this turn, in front of a use."""
         here, use = place(node), place(than)
         above = (d.node for d in flow.reaching(than) if statement_of(d.node) in inner)
@@ -223,7 +222,7 @@ def _is_of_turn(script: Script, loss: ast.AST, inner: Sequence[ast.stmt]) -> boo
             if known and all(t.param or not (t.grad or t.passes) for t in tensors_in(known)):
                 continue  # a scaler, an input, a number
             made = flow.reaching(node)
-            if not isinstance(node, ast.Name) or not made:
+            if is_attribute(node) or not made:
                 return False
             for d in (d for d in made if d.node not in seen):
                 value = d.value if d.value is not None else statement_of(d.node)
