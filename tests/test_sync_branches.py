@@ -30,6 +30,17 @@ def cut(each):
     return torch.log((each - 1).relu()), each
 
 
+def either(each):
+    if each.dim() == 1:
+        return torch.log((each - 1).relu())
+    return each
+
+
+def squash(x):
+    y = torch.clamp(x.sigmoid(), min=1e-4, max=1 - 1e-4)
+    return y
+
+
 class Criterion(nn.Module):
     def __init__(self, eps=1e-5):
         super().__init__()
@@ -97,6 +108,12 @@ TOTAL = "total = each.mean()\n"
         (
             "p = torch.sigmoid(logits).clamp(1e-4, 1 - 1e-4)\npos = y.gt(0).float()[:, None]\nn = pos.sum()\n"
             "hit = (torch.log(p) * (1 - p) ** 2 * pos).sum()\nmiss = (torch.log(1 - p) * p ** 2 * (1 - pos)).sum()\n"
+            "loss = 0\nif n == 0:\n    loss = loss - miss\nelse:\n    loss = loss - (hit + miss) / n\nreturn loss",
+            ["loss = loss - (hit + miss) / n.clamp(min=1)"],
+        ),
+        (
+            "p = squash(logits)\npos = y.gt(0).float()[:, None]\nn = pos.sum()\n"
+            "hit = (torch.log(p) * torch.pow(1 - p, 2) * pos).sum()\nmiss = (torch.log(1 - p) * torch.pow(p, 2) * (1 - pos)).sum()\n"
             "loss = 0\nif n == 0:\n    loss = loss - miss\nelse:\n    loss = loss - (hit + miss) / n\nreturn loss",
             ["loss = loss - (hit + miss) / n.clamp(min=1)"],
         ),
@@ -200,6 +217,12 @@ def test_absent_classes(body: str, lines: list[str]) -> None:
         "q = torch.sigmoid(logits.half() * 400)[:, 0]\n" + N + ARMS.replace("each", "torch.log(q + 1e-8)"),
         "q = logits.half()[:, 0]\n" + N + ARMS.replace("each", "(300 * q).square()"),
         "far, near = cut(each)\n" + N + ARMS.replace("each", "far"),
+        # what single precision rounds to 1, and powers with no gradient at 0
+        "p = torch.sigmoid(logits * 90)[:, 0].clamp(max=1 - 1e-8)\n" + N + ARMS.replace("each", "torch.log(1 - p)"),
+        N + ARMS.replace("each", "torch.pow(each - each, 0.5)"),
+        N + ARMS.replace("each", "torch.pow(each - 1, 1.5)"),
+        # a function that gives something else in one of its ways
+        "far = either(each)\n" + N + ARMS.replace("each", "far"),
         # a variable that others see
         "global own\n" + N + "if n == 0:\n    return logits.sum() * 0\nown = (each * mask).sum()\nreturn own / n",
     ],

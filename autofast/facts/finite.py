@@ -23,7 +23,7 @@ from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import not_none, of_kind, surely, wordset
-from autofast.model.values import Const, Num, Tensor, certainly
+from autofast.model.values import Const, Func, Num, Tensor, certainly
 from autofast.ops.families import COMBINES, REGROUPING, TRUTHS
 
 T = TypeVar("T")
@@ -44,6 +44,7 @@ CLASSES = ("cross_entropy", "nll_loss")
 LOSSES = frozenset(CLASSES) | wordset("""mse_loss l1_loss smooth_l1_loss huber_loss
     binary_cross_entropy_with_logits""")  # fmt: skip
 CLAMPS = wordset("clamp clip clamp_min clamp_max")
+ROUNDED = 2.0**-23
 DEEP = 25
 
 
@@ -99,25 +100,46 @@ class Finite:
                 low, high = self.bounds(inner)
                 return -high, -low
             case ast.BinOp(left=left, op=ast.Pow(), right=right):
-                power = self.script.constant(right)
-                even = isinstance(power, int) and power % 2 == 0
-                return (0.0, math.inf) if even or self.bounds(left)[0] >= 0 else ANY
+                return self._of_power(left, right)
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 low = min(self.bounds(left)[0], self.bounds(right)[0])
                 return (0.0, math.inf) if low >= 0 else ANY
             case ast.BinOp(left=left, op=sign, right=right) if combine := COMBINES.get(type(sign)):
                 ends = product(self.bounds(left), self.bounds(right))
                 found = [n for n in (combine(a, b) for a, b in ends) if not math.isnan(n)]
-                return (min(found), max(found)) if len(found) == 4 else ANY
+                low, high = (min(found), max(found)) if len(found) == 4 else ANY
+                # what single precision rounds away: 1 - x for an x of up to 1 - 1e-8
+                near = isinstance(sign, ast.Sub) and 0 < low < ROUNDED * abs(self.bounds(left)[0])
+                return (0.0 if near else low), high
             case ast.Subscript(value=inner) if self.script.must_be(inner, Tensor):
                 return self.bounds(inner)
             case ast.Call():
                 return self._of_call(expr)
         return ANY
 
+    def _of_power(self, base: ast.expr, power: ast.expr) -> Bounds:
+        value = self.script.constant(power)
+        even = isinstance(value, int) and value % 2 == 0
+        return (0.0, math.inf) if even or self.bounds(base)[0] >= 0 else ANY
+
+    def _results(self, call: ast.Call) -> list[ast.expr | None]:
+        """What a function of the project gives; nothing for others."""
+        called = self.script.called(call)
+        if not surely(isinstance(t, Func) for t in called):
+            return []
+        functions = (t.node for t in of_kind(called, Func))
+        found: list[ast.expr | None] = []
+        for function in functions:
+            found += self.calls.results(function) or [None]
+        return found
+
     def _of_call(self, call: ast.Call) -> Bounds:
+        if found := [*self._each(self._results(call), ANY, self.bounds)]:
+            return min(e[0] for e in found), max(e[1] for e in found)
         name, given = self.script.operation(call)
         short = last_part(name)
+        if short == "pow" and len(given) == 2:
+            return self._of_power(*given)
         if short in SHARES:
             return 0.0, 1.0
         if short in POSITIVE:
@@ -196,12 +218,7 @@ class Finite:
             case ast.UnaryOp(operand=inner):
                 return each(inner)
             case ast.BinOp(left=left, op=ast.Pow(), right=right):
-                power = self.script.constant(right)
-                return (
-                    isinstance(power, (int, float))
-                    and each(left)
-                    and (power >= 1 and (power == int(power) or self.bounds(left)[0] >= 0))
-                )
+                return each(left) and self._is_smooth_power(left, right)
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 low, high = self.bounds(right)
                 return each(left, right) and (right in but or low > 0 or high < 0)
@@ -213,12 +230,16 @@ class Finite:
                     for p in items_of(index)
                 )
                 return all(plain) and self.script.must_be(inner, Tensor) and each(inner)
+            case ast.Call() if results := self._results(expr):
+                return surely(self._each(results, False, self.of, but))
             case ast.Call():
                 name, given = self.script.operation(expr)
                 short, tensors = (
-                    last_part(name),
+                    last_part(name).removesuffix("_"),
                     [e for e in given if self.script.may_be(e, Tensor)],
                 )
+                if short == "pow" and len(given) == 2:
+                    return each(given[0]) and self._is_smooth_power(*given)
                 if short in ASKED:  # without gradients
                     return True
                 if short in ("log", "sqrt", "rsqrt") and given:
@@ -231,6 +252,14 @@ class Finite:
                     return alone and each(*tensors)
                 return short in (SMOOTH | SAME | SHARES) - LOOKED_UP and each(*tensors)
         return False
+
+    def _is_smooth_power(self, base: ast.expr, power: ast.expr) -> bool:
+        value = self.script.constant(power)
+        return (
+            isinstance(value, (int, float))
+            and value >= 1
+            and (value == int(value) or self.bounds(base)[0] >= 0)
+        )
 
     def _is_hidden(self, made: Definition) -> bool:
         """Whether a variable gets what is written to, or a part of what a function of the project
