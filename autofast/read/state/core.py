@@ -95,19 +95,22 @@ def join(*sets: Values) -> Values:
 
 def _give_up(left_out: Values) -> None:
     """What is done by the set to things that it no longer names is not seen: they may change."""
-    news = [
-        t
-        for t in (getattr(x, "this", x) for x in left_out)  # the object that a method belongs to
-        if (isinstance(t, Seq) and TOO_MANY not in t.elem)
-        or (isinstance(t, (Inst, Ext, Dict)) and not t.open)
-    ]
-    for thing in reached(news, MOST_HELD) or news:
+    objects = (getattr(x, "this", x) for x in left_out)  # the one that a method belongs to
+    news = [t for t in objects if isinstance(t, (Seq, Inst, Ext, Dict)) and not _is_given_up(t)]
+    for thing in reached(news, MOST_HELD, _is_given_up) or news:
         if isinstance(thing, OBJECTS):
             thing.open = thing.open or TOO_MANY.why
         elif isinstance(thing, Dict):
             thing.widen(TOO_MANY.why)
         elif isinstance(thing, Seq):
             thing.elem |= {TOO_MANY}
+
+
+def _is_given_up(thing: Thing) -> bool:
+    """Whether it may have changed unseen already, with all that it held."""
+    if isinstance(thing, Seq):
+        return TOO_MANY in thing.elem
+    return isinstance(thing, (Inst, Ext, Dict)) and bool(thing.open)
 
 
 def _are_alike(found: Values, before: Values) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import is_
 from typing import Any
 
@@ -42,9 +42,11 @@ TABLES: dict[type, tuple[str, ...]] = {
 }
 
 
-def reached(roots: Iterable[Thing], most: int) -> list[Thing] | None:
-    """What can be reached from ``roots`` and may change; None where there are more than ``most``
-    things.
+def reached(
+    roots: Iterable[Thing], most: int, ends: Callable[[Thing], bool] | None = None
+) -> list[Thing] | None:
+    """What can be reached from ``roots`` and may change, but for what certain things (``ends``)
+    hold; None where there are more than ``most`` things.
 
     As long as none of it has changed, nothing else can be reached, either.
     """
@@ -56,7 +58,7 @@ def reached(roots: Iterable[Thing], most: int) -> list[Thing] | None:
         if isinstance(thing, Mutable) or type(thing) in TABLES:
             found.append(thing)
         for part in _parts(thing):
-            if id(part) not in seen:
+            if id(part) not in seen and not (ends and ends(part)):
                 seen.add(id(part))
                 todo.append(part)
         if len(seen) > most:
