@@ -184,6 +184,15 @@ OF_ARRAY = {
     "self.table = torch.zeros(length, width)": "self.table = torch.from_numpy(table)",
     "places = Places(8, 16)": "array = np.zeros((16, 8), dtype=np.float32)\nplaces = Places(8, 16, array)",
 }
+OF_OBJECT = {
+    "places = Places(8, 16)": """\
+class Kept:
+    def __init__(self):
+        self.rows = np.zeros((16, 8)).astype(np.float32)
+
+kept = Kept()
+places = Places(8, 16, kept.rows)"""
+}
 
 
 def replaced(changes: dict[str, str]) -> str:
@@ -204,6 +213,11 @@ def replaced(changes: dict[str, str]) -> str:
             "self.table = torch.zeros(length, width)": "self.table = table",
             "places = Places(8, 16)": "places = Places(8, 16, ramp(16, 8))",
         },
+        OF_ARRAY,
+        {**OF_ARRAY, "losses = []": "losses, sizes = [], [len(array), array.shape]"},
+        {**OF_ARRAY, **OF_OBJECT},
+        {"table = self.table[: x.size(1)].to(x.device)": "here = self.up.weight.device\n        table = self.table[: x.size(1)].to(here)"},
+        {"        return up.sum(-1) + table": "        return up.sum(-1) + torch.stack([table, table]).mean(0)"},
     ],
 )  # fmt: skip
 def test_memory_that_nobody_else_can_have(changes: dict[str, str]) -> None:
@@ -218,6 +232,10 @@ def test_memory_that_nobody_else_can_have(changes: dict[str, str]) -> None:
     "changes",
     [
         {**OF_ARRAY, "losses = []": "losses, other = [], torch.from_numpy(array)", "    loss.backward()": "    other.add_(0.1)\n    loss.backward()"},
+        {**OF_ARRAY, "    loss.backward()": "    array[0] += 0.1\n    loss.backward()"},
+        {**OF_ARRAY, **OF_OBJECT, "    loss.backward()": "    kept.rows[0] += 0.1\n    loss.backward()"},
+        {**OF_ARRAY, **OF_OBJECT, "    loss.backward()": "    np.random.shuffle(kept.rows)\n    loss.backward()"},
+        {**OF_ARRAY, **OF_OBJECT, "    loss.backward()": "    KEPT.append(kept.rows)\n    KEPT[0][0] += 0.1\n    loss.backward()"},
         {**OF_ARRAY, "losses = []": "losses, rows = [], [array]", "    loss.backward()": "    rows[0] += 0.1\n    loss.backward()"},
         {"self.up =": "KEPT.append(self.table)\n        self.up =", "    loss.backward()": "    KEPT[0].add_(0.1)\n    loss.backward()"},
         {"self.table = torch.zeros(length, width)": "made = torch.zeros(length, width)\n        KEPT.append(made)\n        self.table = made", "    loss.backward()": "    KEPT[0].add_(0.1)\n    loss.backward()"},

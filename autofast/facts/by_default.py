@@ -220,8 +220,9 @@ def _chosen(script: Script, func: ast.AST, steps: int = 4) -> _Choice | None:
         case ast.Name() if steps:
             given = _given(script, func)
             return _chosen(script, given[0], steps - 1) if len(given) == 1 and given[0] else None
-        case ast.Subscript(value=table, slice=key) | ast.Call(
-            func=ast.Attribute(value=table, attr="get"), args=[key, *_]
+        case (
+            ast.Subscript(value=table, slice=key)
+            | ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, *_])
         ):
             found = value_by_default(script, key)
             held = one(script.values(table))

@@ -137,7 +137,9 @@ def _is_for_a_loss(script: Script, network: Model, index: int) -> bool:
     thing = network.thing
     found = [f.node for f in thing.cls.methods("forward")] if isinstance(thing, Inst) else []
     names = [a.arg for f in found if isinstance(f, ast.FunctionDef) for a in f.args.args[1:]]
-    loads = [n for n in mentions(found[0], names[index]) if is_read(n)] if index < len(names) else []
+    loads = (
+        [n for n in mentions(found[0], names[index]) if is_read(n)] if index < len(names) else []
+    )
     return len(found) == 1 and surely(
         isinstance(call := parent_of(n), ast.Call)
         and surely(isinstance(t, Inst) and not _convolves(t) for t in script.called(call))

@@ -332,13 +332,17 @@ def _reduced(script: Script, call: ast.Call, way: Way) -> set[Dimensions] | None
         return None
     before = _possible(script, given[0], way)
     along = keyword_of(call, "dim") or keyword_of(call, "axis") or next(iter(given[1:2]), None)
-    kept = keyword_of(call, "keepdim") or keyword_of(call, "keepdims") or next(iter(given[2:]), None)
+    kept = (
+        keyword_of(call, "keepdim") or keyword_of(call, "keepdims") or next(iter(given[2:]), None)
+    )
     if is_constant(kept, True):
         return {*before}
     if along is None:
         return {Dimensions(0, 0 if kept is None else None)}
     number = len(along.elts) if isinstance(along, SEQUENCES) else 1
-    if kept is not None or not (isinstance(along, SEQUENCES) or type(script.constant(along)) is int):
+    if kept is not None or not (
+        isinstance(along, SEQUENCES) or type(script.constant(along)) is int
+    ):
         return {UNKNOWN}
     return {Dimensions(max(0, d.least - number), d.most and d.most - number) for d in before}
 

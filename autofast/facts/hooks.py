@@ -123,9 +123,7 @@ class Hooks:
         others = {t for m in self.script.models for t in _parts(m)} - parts
         return not surely(is_module(t) and t in others for t in on)
 
-    def _lives(
-        self, hook: Hook, statements: list[ast.AST], passes: list[Occurrence]
-    ) -> bool:
+    def _lives(self, hook: Hook, statements: list[ast.AST], passes: list[Occurrence]) -> bool:
         """Whether it may be set when one of the passes runs: not behind all of them, and not taken
         away again by the function that sets it, which runs none of them.
         """

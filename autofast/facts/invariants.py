@@ -24,6 +24,7 @@ from autofast.flow.memory import Memory
 from autofast.flow.program import graph_of, holder_of
 from autofast.flow.reflection import namespace_calls, whose_attributes
 from autofast.flow.scopes import mentions, own_nodes, owner, parameters
+from autofast.flow.usage import usage_of
 from autofast.model.calls import arguments_of, call_of, is_augmented, may_give
 from autofast.model.names import last_part
 from autofast.model.script import Script
@@ -249,7 +250,9 @@ class Invariants:
         if not certainly(found, Const, Num, Seq, Tensor):
             return False
         alone = certainly(found, Tensor)
-        if self._is_shared(attribute, init) if alone else self._is_written(attribute, init):
+        if alone and self._is_shared(attribute, init) and not self._is_of_array(attribute, init):
+            return False
+        if not alone and self._is_written(attribute, init):
             return False
         return not any(
             n.attr == attribute.attr
@@ -310,6 +313,27 @@ class Invariants:
                 for t in of_kind(self.script.values(attribute), Tensor)
                 for m in memory.memory_of(t.made)
             }
+        )
+
+    def _is_of_array(self, attribute: ast.Attribute, init: ast.FunctionDef) -> bool:
+        """Whether a tensor is another name of an array that nobody writes to."""
+        return surely(
+            isinstance(given, ast.Call)
+            and self.script.is_call(given, "torch.from_numpy")
+            and self._is_only_read(array_origins(self.script, given.args[0]), init)
+            for owner in self.script.values(attribute.value)
+            for given in held_under(self.script, owner, attribute.attr)
+        )
+
+    def _is_only_read(self, array: set[ast.expr], init: ast.FunctionDef) -> bool:
+        """Whether nobody writes to an array, also of those who take it from an object that has
+        it."""
+        kept = {n.attr for n in of_kind(array, ast.Attribute)}
+        kept |= {t.attr for e in array for t in of_kind(usage_of(e).targets, ast.Attribute)}
+        reads = (n for n in self.script.each(ast.Attribute) if n.attr in kept and is_read(n))
+        follows = Held(self.script)
+        return not self._writes_to(array, init) and not any(
+            follows.follow(e, None) for e in (*array, *reads)
         )
 
     def _is_taken(self, held: ast.Attribute) -> bool:

@@ -148,9 +148,10 @@ def _workers(loader: Loader) -> list[int]:
 
 def is_used(script: Script, loader: Loader) -> bool:
     """The loader takes part in training or evaluation."""
-    return bool(
-        loader.uses or lightning_hooks(script, loader) or is_managed(script, loader)
-    ) and script.runs_networks
+    return (
+        bool(loader.uses or lightning_hooks(script, loader) or is_managed(script, loader))
+        and script.runs_networks
+    )
 
 
 def own_order(loader: Loader) -> str:

@@ -56,6 +56,7 @@ ARRAYS = wordset(
     "astype reshape copy ravel flatten T sum mean tolist clip transpose dot float long"
 )
 ASKED = wordset("shape dtype device ndim size dim numel")
+TOGETHER = wordset("cat concat concatenate stack hstack vstack dstack", "torch.")
 # By which a tensor is written to, or gets gradients that add up.
 WRITABLE = wordset("numpy data requires_grad requires_grad_ retain_grad set_")
 # What chooses of a list, and leaves it as it is: by the module, or a generator of its own.
@@ -75,6 +76,8 @@ class ReadOnly(ValueFlow[None]):
                 return Verdict.GOES_ON
             case Act.BOUND if all(isinstance(t, ast.Name) for t in use.targets):
                 return Verdict.GOES_ON
+            case Act.HELD if self._is_copied(use.node):
+                return Verdict.STOPS
             case Act.LOOPED if has_only_constants(self.script.values(use.expr)):
                 return Verdict.STOPS
             case Act.ADDED if use.node.value is use.expr:  # type: ignore[attr-defined]
@@ -89,6 +92,13 @@ class ReadOnly(ValueFlow[None]):
                     return Verdict.GOES_ON
                 return Verdict.STOPS if op(f".{attr}") or attr in ARRAYS else "it is not known"
         return "it goes elsewhere"
+
+    def _is_copied(self, display: ast.AST | None) -> bool:
+        """Whether it is put together with others, ``torch.cat([x, table[i]])``."""
+        if not isinstance(display, ast.List | ast.Tuple):
+            return False
+        use = usage_of(display)
+        return use.act is Act.GIVEN and self.script.is_call(use.node, *TOGETHER)
 
     def given(self, use: Usage, callee: Thing, context: None) -> Answer:
         call = use.node

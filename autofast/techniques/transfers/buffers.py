@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from autofast.edit.edits import Replace
 from autofast.facts.averages import averages_buffers
 from autofast.facts.invariants import Invariants, own_constructor
+from autofast.flow.program import Flow
 from autofast.model.calls import is_method, is_name, items_of
 from autofast.model.kinds import is_module
 from autofast.model.names import DDP, MODULE_BASES
@@ -79,6 +80,8 @@ def _is_constant(script: Script, node: ast.Attribute) -> bool:
 def goes_beside(script: Script, transfer: Transfer) -> bool:
     """Whether it goes to where a tensor is, be that known or not."""
     target = transfer.target.expr if transfer.target is not None else None
+    if isinstance(target, ast.Name):  # ``device = self.weight.device``
+        target = script.analysis(Flow).value(target)
     return (
         is_attribute(target, "device")
         and script.may_be(target.value, Tensor)
