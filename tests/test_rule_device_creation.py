@@ -1064,6 +1064,24 @@ def test_indices_stay_where_they_are(body: str, lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("return a[t.cpu()].to(device).unsqueeze(1)", "return a.to(t.device)[t].to(device).unsqueeze(1)"),
+        (
+            "like = torch.ones(3, device=device)\n    return a[t.cpu()].float().to(like.device)[:, None]",
+            "return a.to(t.device)[t].float().to(like.device)[:, None]",
+        ),
+        ("u = t.cpu()\n    return a[u].to(device).unsqueeze(1)", ""),  # under another name
+    ],
+)  # fmt: skip
+def test_indices_whose_device_has_another_name(body: str, line: str) -> None:
+    found = round_trip(body)
+    assert found.lines == [line] * bool(line)
+    before = "import torch\nfrom torch import nn\n" + ROUND_TRIP.format(body=body, given="table")
+    assert run(found.text)["seen"] == run(before)["seen"]
+
+
+@pytest.mark.parametrize(
     ("body", "given"),
     [
         ("return a[t.cpu()].to(t.device)", "rows"),  # as large as it may be

@@ -24,7 +24,7 @@ from autofast.model.calls import is_method, parts_of
 from autofast.model.roles import GPUS, Transfer
 from autofast.model.script import Script
 from autofast.model.several import of_kind
-from autofast.model.source import ByNode, function_of, statement_of
+from autofast.model.source import ByNode, function_of, statement_of, within
 from autofast.model.syntax import is_read
 from autofast.model.tensors import device_kinds
 from autofast.model.values import Given, Tensor
@@ -32,42 +32,49 @@ from autofast.rule import Effect
 from autofast.techniques.transfers.factories import KEEPS, Creation, runs_often
 
 # One number for each index: what is picked from has one dimension, and is short.
-COLUMN = re.compile(r"\.(?:view|reshape)\(.*(?:, 1\b|\(1,\) ?\*|\[1\] ?\*)")
+COLUMN = re.compile(
+    r"\.(?:view|reshape)\(.*(?:, 1\b|\(1,\) ?\*|\[1\] ?\*)|\.unsqueeze\((?:1|-1)\)|\[:, None\b"
+)
 SHAPES = KEEPS - {"expand"} | {"detach"}  # others may need the memory that a copy has of its own
 
 
 def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
-    """One for each tensor that comes back to where a parameter of the function is."""
+    """One for each tensor that comes back to the device, by indices that were there."""
     flow = script.analysis(Flow)
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers}
     for back in script.transfers:
-        match back.operand, back.target:
-            case ast.expr() as made, Given(expr=ast.Attribute(value=name, attr="device")) if (
-                flow.is_given(name)
-            ):
-                whole, where = behind_shapes(script, made), f"{ast.unparse(name)}.device"
-            case _:
-                continue
-        match whole:
+        if not isinstance(made := back.operand, ast.expr):
+            continue
+        match behind_shapes(script, made):
             case (
                 ast.Subscript(value=base, slice=by)
                 | ast.Call(func=ast.Attribute(value=base, attr="gather"), args=[_, by], keywords=[])
             ) if script.may_be(base, Tensor) and COLUMN.search(
                 ast.unparse(statement_of(back.node))
             ):
-                there = (
-                    Rewrite(base, f"{{base}}.to({where})", {"base": base}),
-                    *(_tables(script, base) if back.to_device else ()),
-                )
+                pass
             case _:
                 continue
         match copies.get(behind_shapes(script, by)):
-            case Transfer(how="cpu", node=host, operand=ast.expr() as index) if flow.is_same(
-                behind_shapes(script, index), name
-            ) and runs_often(back.site, hot):
-                here = Rewrite(host, "{index}", {"index": index})
-                idle = (Rewrite(back.node, "{made}", {"made": made}),) * back.only_moves
-                yield Creation(back.node, back.site, (here, *there, *idle), Effect.EXACT)
+            case Transfer(how="cpu", node=host, operand=ast.expr() as index) if (
+                isinstance(name := behind_shapes(script, index), ast.Name)
+                and (_is_of(flow, back, name) or (back.to_device and within(host, by)))
+                and runs_often(back.site, hot)
+            ):
+                there = Rewrite(base, f"{{base}}.to({name.id}.device)", {"base": base})
+                edits = [there, Rewrite(host, "{index}", {"index": index})]
+                if _is_of(flow, back, name):
+                    edits += [*(_tables(script, base) if back.to_device else ())]
+                    edits += [Rewrite(back.node, "{made}", {"made": made})] * back.only_moves
+                yield Creation(back.node, back.site, tuple(edits), Effect.EXACT)
+
+
+def _is_of(flow: Flow, back: Transfer, index: ast.Name) -> bool:
+    """Whether it comes back to where the index is: ``.to(index.device)``."""
+    match back.target:
+        case Given(expr=ast.Attribute(value=name, attr="device")):
+            return flow.is_same(name, index)
+    return False
 
 
 def _tables(script: Script, base: ast.expr) -> Iterator[Edit]:
