@@ -777,8 +777,38 @@ def one_head(unpacked: str, given: str = "x") -> Applied:
 )
 def test_a_single_head_is_as_long_as_what_it_is_given(unpacked: str) -> None:
     found = one_head(unpacked)
-    assert call(found) == "(q, k, v, is_causal=True)"
+    assert call(found) == "(q[None], k[None], v[None], is_causal=True)"
     same(found)
+
+
+@pytest.mark.parametrize(
+    ("flat", "form"),
+    [
+        ("B * self.heads, T, -1", "w = torch.bmm(q, k.transpose(1, 2)) * self.scale"),
+        ("B * self.heads, T, -1", "w = (q @ k.transpose(-2, -1)) * self.scale"),
+    ],
+)
+def test_three_dimensions_become_four(flat: str, form: str) -> None:
+    """No fused kernel takes another number."""
+    code = f"q = q.reshape({flat})\nk = k.reshape({flat})\nv = v.reshape({flat})\n{form}\n"
+    code += "y = torch.bmm(w.softmax(-1), v)\ny = y.view(B, self.heads, T, -1)"
+    found = made(code)
+    assert "(q[None], k[None], v[None], scale=self.scale)[0]" in " ".join(found.text.split())
+    same(found)
+
+
+@pytest.mark.parametrize(("shape", "given"), [("T, C", "q[0, 0]"), ("B, 1, self.heads, T, -1", "")])
+def test_other_dimensions(shape: str, given: str) -> None:
+    code = f"q = q.reshape({shape})\nk = k.reshape({shape})\nv = v.reshape({shape})\n"
+    code += "y = (q @ k.transpose(-2, -1) * self.scale).softmax(-1) @ v\n"
+    code += "y = y.reshape(B, self.heads, T, -1)"
+    found = made(code.replace("T, C", "B * self.heads * T, -1"))
+    if given:
+        assert "q[None, None], k[None, None], v[None, None], scale=self.scale" in found.text
+        assert ")[0, 0]" in found.text
+        same(found)
+    else:
+        assert not found.fixes and "no fused kernel takes 5 dimensions" in found.refusals
 
 
 @pytest.mark.parametrize(

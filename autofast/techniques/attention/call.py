@@ -9,14 +9,14 @@ from collections.abc import Iterable
 
 from autofast.edit.edits import Before, Edits, Holes, Remove, Replace, Rewrite
 from autofast.facts.attribute_values import lasting_value
-from autofast.facts.dimensions import may_be_vector
+from autofast.facts.dimensions import dimension_count, may_be_vector
 from autofast.facts.double_backward import functional_derivative, gradients_of_gradients
 from autofast.flow.changes import may_change
 from autofast.flow.positions import statements_beside
 from autofast.flow.program import Flow
 from autofast.flow.scopes import binds
 from autofast.model.calls import is_name
-from autofast.model.names import FORWARD_HOOKS, first_part
+from autofast.model.names import FORWARD_HOOKS, first_part, last_part
 from autofast.model.script import Script
 from autofast.model.several import is_numeric, surely, wordset
 from autofast.model.source import (
@@ -30,7 +30,7 @@ from autofast.model.source import (
     statements_around,
 )
 from autofast.model.syntax import FUNCTIONS, is_attribute, is_stored
-from autofast.model.values import Ext, is_named
+from autofast.model.values import Ext, is_named, one
 from autofast.rule import Effect, Refusal
 from autofast.techniques.attention.masks import is_causal, is_infinite, mask_text, may_differ
 from autofast.techniques.attention.written_out import Attention, Scale
@@ -77,7 +77,9 @@ def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
     source = source_of(found.product)
     name, imports = functional_in(source)
     holes = {"q": found.query, "k": found.key, "v": found.value}
-    words, effect = ["{" + n + "}" + found.turns.get(n, "") for n in holes], Effect.ROUNDING
+    more, less = _dimensions(script, found)
+    words = ["{" + n + "}" + found.turns.get(n, "") + more for n in holes]
+    effect = Effect.ROUNDING
     _not_hidden(found.product, first_part(name))
     for side in (found.query, found.value):
         if may_be_vector(script, side):
@@ -91,9 +93,9 @@ def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
     if mask is not None and not causal:
         _one_dtype(script)
         text, quoted = mask_text(script, mask)
-        torch, more = torch_in(source)
+        torch, needed = torch_in(source)
         if "TORCH" in text:
-            text, imports = text.replace("TORCH", torch), (*imports, *more)
+            text, imports = text.replace("TORCH", torch), (*imports, *needed)
             _not_hidden(found.product, torch)
         if mask.fill is not None:  # below a condition
             filled, text = _kept_apart(mask.fill, text, quoted)
@@ -117,10 +119,35 @@ def one_call(script: Script, found: Attention) -> tuple[Edits, Effect]:
     ):
         no_hooks(script)
     call = f"{name}.scaled_dot_product_attention({', '.join(words)})"
-    call += found.turns.get("product", "")
+    call += less + found.turns.get("product", "")
     unread = (Rewrite(weights, "None") for weights in found.unread)
     edits = (*_in_place(found.product, call, holes), *unread)
     return (*imports, *filled, *edits, *(Remove(s) for s in gone)), effect
+
+
+FUSED = 4  # dimensions; tensors of others are computed step by step, as they were
+
+
+def _dimensions(script: Script, found: Attention) -> tuple[str, str]:
+    """What makes four dimensions of the query, the key and the value, and what takes that back from
+    the result: the fused kernels take no others (``sdp_utils``, ``check_tensor_shapes``).
+    """
+    sides = (found.query, found.key, found.value)
+    known = {dimension_count(script, side) for side in sides} - {None}
+    if any(_is_batched(script, n) for n in (found.product, *nodes_in(found.product, ast.Call))):
+        known.add(3)
+    count = one(known, FUSED) or FUSED
+    if count > FUSED:
+        raise Refusal(f"no fused kernel takes {count} dimensions", found.query)
+    missing = FUSED - count
+    if not missing:
+        return "", ""
+    return f"[{', '.join(['None'] * missing)}]", f"[{', '.join(['0'] * missing)}]"
+
+
+def _is_batched(script: Script, node: ast.expr) -> bool:
+    """``torch.bmm(weights, v)``, which takes three dimensions."""
+    return isinstance(node, ast.Call) and last_part(script.operation(node)[0]) in ("bmm", "baddbmm")
 
 
 def _kept_apart(fill: ast.stmt, text: str, quoted: Holes) -> tuple[Edits, str]:
