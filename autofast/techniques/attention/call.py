@@ -134,8 +134,9 @@ def _dimensions(script: Script, found: Attention) -> tuple[str, str]:
     """
     sides = (found.query, found.key, found.value)
     known = {dimension_count(script, side) for side in sides} - {None}
-    if any(_is_batched(script, n) for n in (found.product, *nodes_in(found.product, ast.Call))):
-        known.add(3)
+    names = (script.operation(n)[0] for n in nodes_in(found.product, ast.Call))
+    if any(last_part(name) in ("bmm", "baddbmm") for name in names):
+        known.add(3)  # which these take
     count = one(known, FUSED) or FUSED
     if count > FUSED:
         raise Refusal(f"no fused kernel takes {count} dimensions", found.query)
@@ -143,11 +144,6 @@ def _dimensions(script: Script, found: Attention) -> tuple[str, str]:
     if not missing:
         return "", ""
     return f"[{', '.join(['None'] * missing)}]", f"[{', '.join(['0'] * missing)}]"
-
-
-def _is_batched(script: Script, node: ast.expr) -> bool:
-    """``torch.bmm(weights, v)``, which takes three dimensions."""
-    return isinstance(node, ast.Call) and last_part(script.operation(node)[0]) in ("bmm", "baddbmm")
 
 
 def _kept_apart(fill: ast.stmt, text: str, quoted: Holes) -> tuple[Edits, str]:

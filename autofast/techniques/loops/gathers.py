@@ -149,7 +149,9 @@ class _Turns:
                     more = more[:-1]
                 return tensor, [*parts, *more]
             case ast.Call(
-                func=ast.Attribute(value=inner, attr="index_select"), args=[axis, index], keywords=[]
+                func=ast.Attribute(value=inner, attr="index_select"),
+                args=[axis, index],
+                keywords=[],
             ) if literal_of(axis) == 0:
                 tensor, parts = self.index(inner)
                 return tensor, [*parts, index]
@@ -193,7 +195,9 @@ class _Turns:
         """The turns of one loop, as an index beside the places."""
         name = variable_name(counter)
         behind = 1 + [*self.counts].index(name)
-        numbers = f"{self.torch}.arange({self._count(name, places)}, device={self.hole(tensor)}.device)"
+        numbers = (
+            f"{self.torch}.arange({self._count(name, places)}, device={self.hole(tensor)}.device)"
+        )
         rank = dimension_count(self.script, places)
         if rank is None:
             return f"{numbers}.view(-1, *[1] * ({self.hole(places)}.dim() - {behind}))"
@@ -221,11 +225,11 @@ class _Turns:
             ):
                 value, stacks = row, True
         match call:
-            case ast.Call(args=[_], keywords=[]) | ast.Call(
-                args=[_], keywords=[ast.keyword(arg="dim", value=ast.Constant(value=0))]
-            ) | ast.Call(args=[_, ast.Constant(value=0)], keywords=[]) if script.is_call(
-                call, "torch.stack", "torch.cat"
-            ):
+            case (
+                ast.Call(args=[_], keywords=[])
+                | ast.Call(args=[_], keywords=[ast.keyword(arg="dim", value=ast.Constant(value=0))])
+                | ast.Call(args=[_, ast.Constant(value=0)], keywords=[])
+            ) if script.is_call(call, "torch.stack", "torch.cat"):
                 code, _, _, places = self.all(value)
             case _:
                 raise Refusal

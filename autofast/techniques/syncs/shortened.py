@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from autofast.edit.edits import Edits, Replace
 from autofast.flow.loops import loops_around
-from autofast.model.calls import literal_of
+from autofast.model.calls import is_name, literal_of
 from autofast.model.script import Script
 from autofast.model.several import surely
 from autofast.model.source import ByNode, source_of, within
@@ -34,7 +34,7 @@ def shortened(script: Script, branch: ast.AST) -> Edits:
             orelse=[],
         ) if literal_of(most) == 1 and is_scalar(script, factor):
             factors = [*_factors(script, body)]
-            if not surely(isinstance(f, ast.Name) and f.id == factor.id for f in factors):
+            if not surely(is_name(f, factor.id) for f in factors):
                 return ()
             source, name = source_of(branch), factor.id
             before, limited = "", f"{name}.clamp(max=1)"

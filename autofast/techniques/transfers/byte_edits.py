@@ -80,7 +80,11 @@ def _above_all(
     entry = script.entry
     here = [statement_of(t) for t in transforms if source_of(t) is entry]
     place = min(here, key=lambda s: s.lineno, default=None)
-    if place is None or place not in entry.tree.body or len({function_of(c.loop) for c in copies}) < 2:
+    if (
+        place is None
+        or place not in entry.tree.body
+        or len({function_of(c.loop) for c in copies}) < 2
+    ):
         return None
     flow = script.analysis(Flow)
     for copy in copies:

@@ -173,7 +173,9 @@ def copied_alike(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
             continue
         known = [m for m in made if m is not None and not why_not_on_device(script, m, hot)]
         if known and len(known) == len(made):
-            effect = max(Effect.ROUNDING if whole.rounds else Effect.EXACT, *(m.effect for m in known))
+            effect = max(
+                Effect.ROUNDING if whole.rounds else Effect.EXACT, *(m.effect for m in known)
+            )
             edits = tuple(e for m in known for e in m.edits)
             yield replace(known[0], edits=edits, effect=effect)
 

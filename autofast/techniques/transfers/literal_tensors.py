@@ -116,10 +116,12 @@ def made_by_default(script: Script) -> Iterator[tuple[Site, Rewrite]]:
         return
     for site in script.calls("torch.Tensor", "torch.tensor"):
         match site.node:
-            case ast.Call(
-                func=ast.Attribute(value=module),
-                args=[ast.List(elts=[ast.Constant(value=float()) as number])],
-                keywords=[],
-            ) as call:
+            case (
+                ast.Call(
+                    func=ast.Attribute(value=module),
+                    args=[ast.List(elts=[ast.Constant(value=float()) as number])],
+                    keywords=[],
+                ) as call
+            ):
                 torch = source_of(call).segment(module)
                 yield site, Rewrite(call, f"{torch}.full((1,), {{number}})", {"number": number})

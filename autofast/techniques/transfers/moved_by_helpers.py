@@ -109,7 +109,10 @@ def _device_at(script: Script, transfer: Transfer, call: ast.Call, callee: Calle
         if (there := _at_call(script, device, call, callee)) is None:
             return None
         where = there
-    choices: list[ast.If | ast.IfExp] = [*nodes_in(callee.function, ast.If), *nodes_in(callee.function, ast.IfExp)]
+    choices: list[ast.If | ast.IfExp] = [
+        *nodes_in(callee.function, ast.If),
+        *nodes_in(callee.function, ast.IfExp),
+    ]
     if not choices:
         return where, None
     first, *others = choices

@@ -207,8 +207,8 @@ class _Writer:
                 kind = dtype or own
                 known = kind == own == "int64" or (kind in FLOATS and own in WHOLE | {NUMBER})
                 return self._with_number(left, SIGNS[type(sign)], right, kind) if known else None
-            case ast.Call(args=[inner, *rest], keywords=named) if (
-                name := TRIANGLES.get(self.script.library_function(expr))
+            case ast.Call(args=[inner, *rest], keywords=named) if name := TRIANGLES.get(
+                self.script.library_function(expr)
             ):
                 rest += (k.value for k in named if k.arg == "k")
                 code = self.array(inner, dtype)
@@ -218,9 +218,9 @@ class _Writer:
                 return f"{self.torch}.{name}({code}{diagonal})"
             case ast.Call() if made := MADE.get(self.script.library_function(expr)):
                 return self._made(expr, made, dtype)
-            case ast.Call(args=[inner, ast.List(elts=sizes) | ast.Tuple(elts=sizes)], keywords=[]) if (
-                self.script.is_call(expr, "numpy.reshape")
-            ):
+            case ast.Call(
+                args=[inner, ast.List(elts=sizes) | ast.Tuple(elts=sizes)], keywords=[]
+            ) if self.script.is_call(expr, "numpy.reshape"):
                 return self._row(inner, dtype, sizes)
             case ast.Call(func=ast.Attribute(value=inner, attr="reshape"), args=sizes, keywords=[]):
                 return self._row(inner, dtype, spread_out(sizes))
@@ -252,13 +252,12 @@ class _Writer:
         match expr:
             case ast.Call(
                 args=[ast.Call(args=[_] | [_, _] as ends, keywords=[]) as counted], keywords=[]
-            ) if (
-                self.script.is_call(expr, "numpy.array", "numpy.asarray")
-                and self.script.is_call(counted, "builtins.range")
+            ) if self.script.is_call(expr, "numpy.array", "numpy.asarray") and self.script.is_call(
+                counted, "builtins.range"
             ):
                 return ends
-            case ast.Call(args=[_] | [_, _] as ends, keywords=[]) if (
-                self.script.is_call(expr, "numpy.arange")
+            case ast.Call(args=[_] | [_, _] as ends, keywords=[]) if self.script.is_call(
+                expr, "numpy.arange"
             ):
                 return ends  # a fraction is none of the sizes, and nothing that goes up
         return None

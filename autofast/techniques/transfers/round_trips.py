@@ -43,7 +43,7 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     flow = script.analysis(Flow)
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers}
     for back in script.transfers:
-        if not isinstance(made := back.operand, ast.expr):
+        if (made := back.operand) is None:
             continue
         match behind_shapes(script, made):
             case (
@@ -55,14 +55,15 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                 pass
             case _:
                 continue
-        match copies.get(behind_shapes(script, by)):
-            case Transfer(how="cpu", node=host, operand=ast.expr() as index) if (
-                isinstance(name := behind_shapes(script, index), ast.Name)
-                and (_is_of(flow, back, name) or (back.to_device and within(host, by)))
-                and runs_often(back.site, hot)
-            ):
-                there = Rewrite(base, f"{{base}}.to({name.id}.device)", {"base": base})
-                edits = [there, Rewrite(host, "{index}", {"index": index})]
+        copy = copies.get(behind_shapes(script, by))
+        if copy is None or copy.how != "cpu" or (index := copy.operand) is None:
+            continue
+        match behind_shapes(script, index):
+            case ast.Name(id=held) as name if (
+                _is_of(flow, back, name) or (back.to_device and within(copy.node, by))
+            ) and runs_often(back.site, hot):
+                there = Rewrite(base, f"{{base}}.to({held}.device)", {"base": base})
+                edits = [there, Rewrite(copy.node, "{index}", {"index": index})]
                 if _is_of(flow, back, name):
                     edits += [*(_tables(script, base) if back.to_device else ())]
                     edits += [Rewrite(back.node, "{made}", {"made": made})] * back.only_moves

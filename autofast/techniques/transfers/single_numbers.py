@@ -157,8 +157,8 @@ def _filled(call: ast.AST) -> tuple[ast.expr, ast.Name, str] | None:
             return whole, like, source_of(number).segment(number)
         case ast.Call(args=[ast.Name() as like], keywords=[]) as made, _:
             return made, like, "0.0" if short_name(made.func) == "zeros_like" else "1.0"
-        case ast.Call(args=[ast.Name() as like, number], keywords=[]) as made, _ if (
-            is_number(number)
+        case ast.Call(args=[ast.Name() as like, number], keywords=[]) as made, _ if is_number(
+            number
         ):
             return made, like, source_of(number).segment(number)
     return None
