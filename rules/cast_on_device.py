@@ -17,6 +17,7 @@ from autofast.ops.families import REGROUPING
 from autofast.rule import Effect, Finding, Options, rule
 
 CASTS = ("float", "double", "half", "bfloat16")
+DOUBLE = ("torch.DoubleTensor",)
 OLD = {"torch.FloatTensor": "float", "torch.DoubleTensor": "double", "torch.HalfTensor": "half"}
 
 
@@ -38,12 +39,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         if (
             template
             and transfer.kinds & wordset("cuda mps accel option xpu ?")
-            and batch_dtypes(script, batch) & {"int", "?"}
+            and batch_dtypes(script, batch) & ({"int", "?"} | _narrower(script, cast))
         ):
             message = f"casts `{ast.unparse(batch)}` to floats on the host, and copies these to the device"
             holes = {"dtype": cast.args[0]} if isinstance(cast, ast.Call) and cast.args else {}
             edits = (*edits, Wrap(transfer.node, template, holes))
-            why = against_source(script, transfer, batch)
+            why = against_source(script, transfer, batch, {"int"} | _narrower(script, cast))
             yield Finding(transfer.node, message, edits=() if why else edits, refusal=why)
 
 
@@ -59,6 +60,20 @@ def _uncast(script: Script, cast: ast.expr) -> tuple[ast.expr, str, Edits]:
         _template(script, cast, cast.func.attr),
         (Rewrite(cast, "{batch}", {"batch": batch}),),
     )
+
+
+def _narrower(script: Script, cast: ast.expr) -> set[str]:
+    """The floats, and what is not known, that are smaller than what a cast makes of them, or as
+    large.
+    """
+    match cast:
+        case ast.Call(func=ast.Attribute(attr="double")):
+            return {"f32", "half", "?"}
+        case ast.Call(args=[dtype]):
+            found = script.values(dtype)
+            double = surely(dtype_of(t) == "f64" for t in found) or _name(found) in DOUBLE
+            return {"f32", "half", "?"} if double else set()
+    return set()
 
 
 def _below_views(expr: ast.expr) -> ast.expr:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
@@ -2420,3 +2422,66 @@ def test_losses_by_their_names(network: str, found: str, is_known: bool) -> None
     """Networks of torchvision that find boxes compute their losses in fp32."""
     done = amp(BOXES.format(network=network, found=found))
     assert ("with torch.autocast(" in done.text) is is_known, done.refusals
+
+
+TAGGED = """
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 32), nn.Linear(32, 4)
+        self.crf = CRF(4, batch_first=True)
+
+    def forward(self, x, y):
+        return -self.crf(self.b(torch.relu(self.a(x))), y, reduction="mean")
+
+
+model = Tagger().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(6):
+    x, y = X[i].to(device).reshape(4, 4, 8), Y[i].to(device).reshape(4, 4)
+    optimizer.zero_grad()
+    loss = model(x, y)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+class Field(torch.nn.Module):
+    """What torchcrf computes: sums and `logsumexp` of parameters in fp32 and what it is given."""
+
+    def __init__(self, tags: int, batch_first: bool = False):
+        super().__init__()
+        self.first = torch.nn.Parameter(torch.linspace(-0.1, 0.1, tags))
+        self.pairs = torch.nn.Parameter(torch.linspace(-0.1, 0.1, tags * tags).view(tags, tags))
+
+    def forward(self, scores: torch.Tensor, tags: torch.Tensor, reduction: str) -> torch.Tensor:
+        rows, every, own = (
+            torch.arange(len(tags)),
+            self.first + scores[:, 0],
+            self.first[tags[:, 0]],
+        )
+        own += scores[rows, 0, tags[:, 0]]
+        for i in range(1, tags.shape[1]):
+            own += self.pairs[tags[:, i - 1], tags[:, i]] + scores[rows, i, tags[:, i]]
+            each = every.unsqueeze(2) + self.pairs + scores[:, i].unsqueeze(1)
+            every = torch.logsumexp(each, dim=1)
+        assert every.dtype == own.dtype == torch.float32
+        return (own - torch.logsumexp(every, dim=1)).mean()
+
+
+@pytest.mark.parametrize(("name", "known"), [("torchcrf", True), ("somecrf", False)])
+def test_a_field_that_computes_in_fp32_whatever_it_is_given(
+    name: str, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in = types.ModuleType(name)
+    stand_in.CRF = Field  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, name, stand_in)
+    text = script(
+        TAGGED,
+        HEAD.replace("from torch import nn", f"from torch import nn\nfrom {name} import CRF"),
+    )
+    done = amp(text, target="cpu", precision="bf16")
+    assert bool(done.fixes) is known and ("which may not take 16-bit" in done.refusals) is not known
+    if known:
+        assert close(trained(text)["losses"], trained(done.text)["losses"])

@@ -129,6 +129,25 @@ def test_in_memory_of_channels_last() -> None:
     )
 
 
+UNKNOWN = "__import__('pickle').loads(__import__('pickle').dumps(torch.randn(24, 4)))"
+
+
+@pytest.mark.parametrize(
+    ("move", "goes"),
+    [
+        ("x = x.double().to(device)", "x = x.to(device).double()"),
+        ("x = x.to(torch.float64).to(device)", "x = x.to(device).to(torch.float64)"),
+        ("x = x.type(torch.DoubleTensor).to(device)", "x = x.to(device).double()"),
+        (PLAIN, ""),
+        ("x = x.half().to(device)", ""),
+    ],
+)
+@pytest.mark.parametrize("whole", ["torch.randn(24, 4)", UNKNOWN])
+def test_nothing_is_larger_than_float64(move: str, goes: str, whole: str) -> None:
+    found = made(move, whole=whole)
+    assert found.lines == ([goes] if goes else []) and same(found)
+
+
 @pytest.mark.parametrize(
     ("move", "whole"),
     [

@@ -5,6 +5,7 @@ place.
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 
 from autofast.facts.batch.samples import is_all
 from autofast.flow.memory import Memory
@@ -79,12 +80,15 @@ def _recasts(script: Script, call: ast.AST | None) -> bool:
     return is_method(call, *RECAST)
 
 
-def against_source(script: Script, transfer: Transfer, batch: ast.expr) -> str:
-    """Why the integers of ``batch`` may not be copied where floats made of them are; empty where
-    nothing speaks against it.
+def against_source(
+    script: Script, transfer: Transfer, batch: ast.expr, smaller: Set[str] = frozenset({"int"})
+) -> str:
+    """Why what ``batch`` holds may not be copied where floats made of it are, which others than the
+    ``smaller`` dtypes may be larger than; empty where nothing speaks against it.
     """
     name = ast.unparse(batch)
-    if batch_dtypes(script, batch) != {"int"}:
+    dtypes = batch_dtypes(script, batch)
+    if not dtypes or not dtypes <= smaller:
         return f"it is not certain that `{name}` holds integers: others are not smaller than the floats"
     if why := against_copy(transfer, name):
         return why

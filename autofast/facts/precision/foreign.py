@@ -26,7 +26,7 @@ KNOWN_LIBRARIES = wordset("""torch torchvision torchaudio builtins math numpy ra
 
 # Libraries of models, losses and measures that are made of torch's own layers and functions.
 PLAIN_TORCH = wordset("""torchmetrics diffusers open_clip peft sentence_transformers kornia monai lpips piq pytorch_msssim
-    pytorch_metric_learning vit_pytorch x_transformers entmax""")
+    pytorch_metric_learning vit_pytorch x_transformers entmax torchcrf""")
 # Operators that a program has loaded or compiled itself.
 COMPILED, OWN_OPERATORS = "torch.utils.cpp_extension.", "torch.ops."
 OPERATORS = ("torch.ops.aten.", "torch.ops.torchvision.")
