@@ -370,7 +370,9 @@ def test_no_list_is_added_to_a_tensor(tmp_path: Path, line: str, sums: bool) -> 
 
 
 def test_fields_of_a_dataclass_whose_keys_are_computed(tmp_path: Path) -> None:
-    """Numbers are numbers by what the class says of them; nothing else is known."""
+    """They are options with the defaults of the class; without one, numbers are numbers by what it
+    says of them, and nothing else is known.
+    """
     text = """
         import argparse, dataclasses, probe
         @dataclasses.dataclass
@@ -389,9 +391,11 @@ def test_fields_of_a_dataclass_whose_keys_are_computed(tmp_path: Path) -> None:
     for number in ("cfg.rate", "cfg.width // 4"):
         found = shown(read(tmp_path, text.replace("{what}", number)))
         assert all(isinstance(t, Const | Num) for t in found)
-    for other in ("cfg.name", "cfg.deep"):
-        found = shown(read(tmp_path, text.replace("{what}", other)))
-        assert any(isinstance(t, Unknown) for t in found)
+    for option, default in (("cfg.width", 64), ("cfg.deep", False)):
+        (found,) = shown(read(tmp_path, text.replace("{what}", option)))
+        assert isinstance(found, Arg) and found.default == {Const(default)}
+    found = shown(read(tmp_path, text.replace("{what}", "cfg.name")))
+    assert any(isinstance(t, Unknown) for t in found)
 
 
 @pytest.mark.parametrize(
@@ -412,9 +416,7 @@ def test_fields_of_a_dataclass_whose_keys_are_computed(tmp_path: Path) -> None:
 def test_options_of_numbers_are_never_none(declared: str, known: bool, tmp_path: Path) -> None:
     """Only where neither the default nor the command line can say None."""
     add = f"from other import Choose, more\nparser.add_argument({declared})\n"
-    found = shown(
-        read(tmp_path, f"{ARGPARSE}{add}probe.show(parser.parse_args().n is not None)")
-    )
+    found = shown(read(tmp_path, f"{ARGPARSE}{add}probe.show(parser.parse_args().n is not None)"))
     assert (found == {Const(True)}) is known
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autofast.facts.cost.inputs import batch_size
+from autofast.facts.cost.inputs import batch_size, item_shape
 from autofast.facts.cost.items import making
 from tests.onerule import apply
 from tests.reading import read
@@ -606,6 +606,61 @@ def test_convolutions_of_known_sizes_take_no_longer(
     for rule in ("autocast", "channels-last", "cudnn-benchmark"):
         assert bool(apply(rule, text, min_gain=0.01).fixes) is worth, rule
         assert apply(rule, text).fixes
+
+
+BROUGHT = """
+import albumentations as A
+import cv2
+import numpy as np
+from albumentations.pytorch import ToTensorV2
+from PIL import Image
+from skimage import io
+from skimage.transform import resize
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms as T
+
+
+class Photos(Dataset):
+    def __init__(self, names, size, pipeline=None):
+        self.names, (self.h, self.w), self.pipeline = names, size, pipeline
+
+    def load(self, name):
+        return Image.open(name).resize((self.w, self.h), Image.BILINEAR)
+
+    def __getitem__(self, i):
+        x = {item}
+        return x, i % 10
+
+
+steps = [A.HorizontalFlip(p=0.5), A.Resize(96, 96), A.Normalize(), ToTensorV2()]
+for x, y in DataLoader(Photos(list(open("names.txt")), (64, 48), {pipeline}), batch_size=8):
+    print(x)
+"""
+READ = "cv2.imread(self.names[i])"
+
+
+@pytest.mark.parametrize(
+    ("item", "pipeline", "dims"),
+    [
+        ("np.asarray(Image.open(self.names[i]).resize((self.w, self.h)))", "None", (64, 48)),
+        ("np.asarray(self.load(self.names[i]), np.float32) / 255", "None", (64, 48)),
+        (f"cv2.resize({READ}, dsize=(self.w, self.h))", "None", (64, 48)),
+        ("resize(io.imread(self.names[i]), (self.h, self.w))", "None", (64, 48)),
+        (f"self.pipeline(image={READ})['image']", "A.Compose(steps)", (96, 96)),
+        (f"self.pipeline(image={READ})['image']", "A.Compose([A.HorizontalFlip()])", None),
+        ("self.pipeline(Image.open(self.names[i]))", "T.Compose([T.Resize((96, 96))])", (96, 96)),
+        ("np.asarray(self.load(self.names[i]).random_crop(32))", "None", None),
+        (f"cv2.resize({READ}, None, fx=0.5, fy=0.5)", "None", None),
+        (f"(self.load(self.names[i]), cv2.resize({READ}, (32, 32)))", "None", None),
+    ],
+)
+def test_sizes_that_items_are_brought_to(
+    item: str, pipeline: str, dims: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    script = read(tmp_path, BROUGHT.format(item=item, pipeline=pipeline))
+    (dataset,) = script.loaders[0].datasets
+    shape = item_shape(script, dataset)
+    assert (shape and shape.dims) == dims
 
 
 def test_workers_that_are_raised_are_counted() -> None:

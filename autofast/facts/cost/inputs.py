@@ -9,12 +9,15 @@ from math import prod
 from autofast.facts.cost.bounds import largest, range_of, whole_number
 from autofast.facts.input_shapes import CROPS
 from autofast.facts.transforms import MODULE, steps_of
+from autofast.flow.callgraph import CallGraph
+from autofast.model.calls import short_name
 from autofast.model.contents import attributes
 from autofast.model.kinds import library_dataset
 from autofast.model.names import last_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
 from autofast.model.several import all_known, of_kind, wordset
+from autofast.model.source import live_nodes
 from autofast.model.values import (
     OBJECTS,
     Const,
@@ -46,7 +49,13 @@ SIZED = wordset("zeros ones rand randn empty")
 FOLDERS = wordset("ImageFolder ImageNet Places365 CelebA LSUN")
 # Transforms that leave the size of an image as it is.
 SAME_SIZE = wordset("""ToTensor PILToTensor ToImage ToDtype ConvertImageDtype Normalize RandomHorizontalFlip RandomVerticalFlip RandomRotation
-    RandomAffine ColorJitter RandomErasing AutoAugment RandAugment TrivialAugmentWide Grayscale RandomGrayscale GaussianBlur""")
+    RandomAffine ColorJitter RandomErasing AutoAugment RandAugment TrivialAugmentWide Grayscale RandomGrayscale GaussianBlur
+    HorizontalFlip VerticalFlip Flip Rotate RandomRotate90 ShiftScaleRotate Affine ElasticTransform GridDistortion OpticalDistortion
+    RandomBrightnessContrast HueSaturationValue RGBShift RandomGamma CLAHE GaussNoise Blur MotionBlur MedianBlur CoarseDropout
+    ToFloat ToTensorV2""")
+MODULES = (MODULE, "albumentations.")
+SIZES_OF_IMAGES = ("size", "dsize", "output_shape")
+WIDE_FIRST = (".", "cv2.")  # libraries that name the width of an image before its height
 
 
 @dataclass(frozen=True)
@@ -99,9 +108,44 @@ def item_shape(script: Script, dataset: Dataset) -> Shape | None:
     elif name in FOLDERS and isinstance(thing, Ext):
         channels, side = 3, _side(thing.args.get(-1, "transform"), 0)
     elif isinstance(thing, Inst):
-        held = (t for t in attributes(thing) if begins(t, Ext, MODULE))
-        side = one({_side(frozenset({t}), 0) for t in held} - {0})
+        held = [t for t in attributes(thing) if begins(t, Ext, MODULES)]
+        sides = {_side(frozenset({t}), 0) for t in held} - {0}
+        side = one(sides)
+        if not sides and (resized := _resized(script, dataset)):
+            return Shape(None, resized)
     return Shape(channels, (side, side)) if side else None
+
+
+def _resized(script: Script, dataset: Dataset) -> tuple[int, ...] | None:
+    """Height and width to which ``__getitem__``, and what it calls, resize images; None where
+    nothing does, or to several sizes, or where images are cut.
+    """
+    code = script.analysis(CallGraph).runs(dataset.getitem) if dataset.getitem is not None else []
+    calls = [n for function in code for n in live_nodes(function) if isinstance(n, ast.Call)]
+    if any("crop" in short_name(call.func).lower() for call in calls):
+        return None
+    return one({_size(script, call) for call in calls if short_name(call.func) == "resize"})
+
+
+def _size(script: Script, call: ast.Call) -> tuple[int, ...] | None:
+    """``image.resize((w, h))``, ``cv2.resize(image, (w, h))``, ``resize(image, (h, w))``."""
+    name, given = script.operation(call)
+    named = [k.value for k in call.keywords if k.arg in SIZES_OF_IMAGES]
+    for expr in (*named, *given[1:2]):
+        sides = all_known(map(largest, _parts(script.values(expr))))
+        if len(sides) == 2:
+            return tuple(reversed(sides) if name.startswith(WIDE_FIRST) else sides)
+    return None
+
+
+def _parts(size: Values) -> list[Values]:
+    """Of a tuple or list, each element; nothing for others."""
+    match one(size):
+        case Seq() as row:
+            return list(row.exact or ())
+        case Const(value=tuple(row)):
+            return [frozenset({Const(n)}) for n in row]
+    return []
 
 
 def batch_count(script: Script, loader: Loader) -> int | None:
@@ -176,10 +220,8 @@ def _side(transform: Values, side: int) -> int | None:
         for step in steps_of(thing):
             short = last_part(step.name) if isinstance(step, Ext) else ""
             if isinstance(step, Ext) and (short in CROPS or short in ("Resize", "Scale")):
-                size = step.args.get(0, "size")
-                given = one(size)
-                parts = given.exact if isinstance(given, Seq) else None
-                found = all_known(map(whole_number, parts if parts is not None else [size]))
+                size = step.args.get(0, "size") or step.args.get(-1, "height")
+                found = all_known(map(whole_number, _parts(size) or [size]))
                 if not found:
                     return None
                 side = max(found)

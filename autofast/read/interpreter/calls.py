@@ -62,6 +62,7 @@ from autofast.read.state.core import TOO_MANY, join
 
 EVAL = values(Ref("builtins.eval"))
 READING = wordset("get items keys values copy")
+SCALARS = ("int", "float", "bool", "str")
 
 
 def _is_only_read(node: ast.Call) -> bool:
@@ -340,8 +341,8 @@ class Calls(Entering):
             found = given.values if given is not None else NOTHING
             default = self.field_default(cls.find(name) or NOTHING)
             if given is None and args.open:
-                asked = default and args.open == COMMAND_LINE
-                option = of_field(cls, name, default, node) if asked else None
+                asked = default and (args.open == COMMAND_LINE or kind in SCALARS)
+                option = of_field(cls, name, kind, default, node) if asked else None
                 unsaid = Num() if kind in ("int", "float") else Unknown(args.open)
                 found = values(option) if option else default | values(unsaid)
             elif given is None or not given.sure:

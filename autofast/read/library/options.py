@@ -156,14 +156,17 @@ def run_commands(interp: Core, group: Thing, node: Where) -> None:
                     interp.stack.pop()
 
 
-def of_field(cls: Cls, name: str, default: Values, node: Where) -> Arg | None:
-    """The option that a field of a dataclass is; None where its default is made anew each time."""
+def of_field(cls: Cls, name: str, kind: str, default: Values, node: Where) -> Arg | None:
+    """The option that a field of a dataclass is whose value the command line, or another dict that
+    is not known, may give; None where its default is made anew each time.
+    """
     if not isinstance(node, ast.Call) or not all_of(default, Const):
         return None
     written = (s for base in (cls, *cls.ancestors()) for s in base.node.body)
     said = (s.value for s in of_kind(written, ast.AnnAssign) if is_name(s.target, name))
     expr = next(said, None)
-    return Arg(name, default, node, "", expr if isinstance(expr, ast.Constant) else None)
+    number = "number" if kind in ("int", "float") else ""
+    return Arg(name, default, node, number, expr if isinstance(expr, ast.Constant) else None)
 
 
 @gives_for(*SPACES)
