@@ -288,6 +288,35 @@ def test_a_script_that_only_predicts_once(shared: Path, asked: str) -> None:
     assert {name: printed(shared, name) for name in ("a.py", "b.py")} == before
 
 
+CHANCES = NET.split("        mask")[0] + "        return torch.sigmoid(self.layer(x))\n"
+LAYER = "torch.nn.Linear(4, 1)"
+CHANCES = CHANCES.replace(
+    LAYER, f"torch.nn.Sequential({LAYER}, torch.nn.ReLU(), torch.nn.Linear(1, 1))"
+)
+SCORED = TRAIN.replace(
+    "loss = net(torch.randn(8, 4, device=device)).pow(2).mean()",
+    "prob = net(torch.randn(8, 4, device=device))\n"
+    "    loss = torch.nn.functional.binary_cross_entropy(prob, torch.ones_like(prob))",
+)
+
+
+@pytest.mark.parametrize(("converts", "written"), [("", True), ("net.double()\n", False)])
+def test_a_sigmoid_in_fp32_for_a_script_that_predicts(
+    shared: Path, converts: str, written: bool
+) -> None:
+    """It gets the same, unless its network computes with other types."""
+    predicts = (
+        START + converts + PREDICT.replace("device=", "dtype=next(net.parameters()).dtype, device=")
+    )
+    for name, text in {"net": CHANCES, "a": START + SCORED, "b": predicts}.items():
+        (shared / f"{name}.py").write_text(text)
+    before = {name: printed(shared, name) for name in ("a.py", "b.py")}
+    done = autofast("rewrite", "a.py", "--in-place", "--select", "autocast")
+    assert ("b.py runs this, too" in done.err) is not written
+    assert (".float()" in (shared / "net.py").read_text()) is written
+    assert {name: printed(shared, name) for name in ("a.py", "b.py")} == before
+
+
 EVALUATES = """
 def evaluate():
     total = 0.0

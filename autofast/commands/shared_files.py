@@ -54,7 +54,7 @@ class Sibling:
         shared = [
             change
             for edit in finding.edits
-            if not edit.alike and self._runs(edit) and (change := _change(edit))
+            if not self._gets_the_same(edit) and self._runs(edit) and (change := _change(edit))
         ]
         if not shared and not self._comes_to(finding.node):
             return ""
@@ -79,6 +79,9 @@ class Sibling:
         if why := known.reasons.get(place):
             return f"{name} runs this, too, where it is refused: {why}"
         return f"{name} runs this, too, and it is not known whether it may be changed there"
+
+    def _gets_the_same(self, edit: Edit) -> bool:
+        return edit.alike(self._script) if callable(edit.alike) else edit.alike
 
     def _runs(self, edit: Edit) -> bool:
         return any(map(self._comes_to, anchors(edit)))

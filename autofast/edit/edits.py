@@ -18,13 +18,16 @@ text:
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from autofast.edit.order import Rank
 from autofast.model.source import Source
 from autofast.model.syntax import Def
+
+if TYPE_CHECKING:
+    from autofast.model.script import Script
 
 # the attributes of edits that hold new code
 TEXTS = ("code", "template", "value", "header", "default")
@@ -42,12 +45,12 @@ class Edit:
 
     ``moot``: nothing is lost where the statement, or the expression, goes altogether (an old
     spelling that is gone then, too). ``alike``: whatever else runs this code gets the same from it
-    (``.reshape`` for ``.view``).
+    (``.reshape`` for ``.view``), or whether that is so of a script.
     """
 
     rule: str = field(default="", kw_only=True)
     moot: bool = field(default=False, kw_only=True)
-    alike: bool = field(default=False, kw_only=True)
+    alike: bool | Callable[[Script], bool] = field(default=False, kw_only=True)
     rank: Rank = field(default=Rank.LEAF, kw_only=True)
 
 

@@ -29,6 +29,7 @@ COMPLEX = wordset(
     "complex32 complex64 complex128 chalf cfloat cdouble view_as_complex polar ComplexFloatTensor"
 )
 DOUBLE = wordset("float64 double DoubleTensor")
+OTHER_TYPES = DOUBLE | wordset("half float16 bfloat16 HalfTensor BFloat16Tensor autocast amp")
 CHOSEN = {"f64": "float64", "complex": "complex", "half": "16-bit"}
 
 
@@ -56,6 +57,12 @@ def against_script(script: Script, target: str, gpu: bool) -> str:
     for site in _sparse(script):
         return f"{at(site)} makes sparse tensors, for which autocast has no kernels everywhere"
     return ""
+
+
+def is_in_fp32(script: Script) -> bool:
+    """Whether nothing is converted to another type of fractions, or runs under autocast."""
+    named = {n for kind in (ast.Name, ast.Attribute) for n in script.each(kind)}
+    return not any(short_name(n) in OTHER_TYPES for n in named)
 
 
 def _asks_for_gradients_of_outputs(script: Script) -> Site | None:

@@ -12,6 +12,7 @@ from autofast.facts.cost.gains.arithmetic import half
 from autofast.facts.precision.banned import Probabilities, banned_loss, error_of
 from autofast.facts.precision.code import Code
 from autofast.facts.precision.full_outputs import FullOutputs
+from autofast.facts.precision.whole_script import is_in_fp32
 from autofast.facts.sigmoids import is_call_of_sigmoid, sigmoids, taken_by
 from autofast.flow.callgraph import CallGraph, code_of
 from autofast.flow.defuse import bound_to, taken_by as taken_from
@@ -102,7 +103,8 @@ def full_sigmoids(script: Script) -> dict[ast.AST, Edits]:
         for call in of_kind(group, ast.Call):
             given = taken_by(call)
             if given is not None and any_of(ancestors(call), ast.ClassDef):
-                found[call] = () if outputs.is_full(given) else (Wrap(given, "{}.float()"),)
+                cast = Wrap(given, "{}.float()", alike=is_in_fp32)
+                found[call] = () if outputs.is_full(given) else (cast,)
     return found
 
 
