@@ -130,8 +130,8 @@ class Pass:
             sum); empty for what is no map-style data set, and beyond a number of samples.
         sketches: for the same batches and tensors a random projection of each sample.
         begun, ended: optimizer steps made before its start and before its end.
-        bytes: images were loaded as bytes, and the numbers are those of the floats that a model was
-            given of them."""
+        made: images were loaded as bytes, or something else than a model is given, and the numbers
+            are those of what a model was given of them."""
 
     loader: int
     training: bool
@@ -145,7 +145,7 @@ class Pass:
     sketches: tuple[tuple[tuple[Numbers, ...], ...], ...] = ()
     begun: int = 0
     ended: int = 0
-    bytes: bool = False
+    made: bool = False
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,8 @@ class Evaluation:
         step: optimizer steps made before.
         samples: in all calls.
         sums: over all calls, a checksum of every tensor it was given, by name.
-        result: a checksum of what came out."""
+        result: a checksum of what came out.
+        weights: steps made when its weights were first seen as they are; -1: not recorded."""
 
     model: int
     step: int
@@ -242,6 +243,7 @@ class Evaluation:
     samples: int
     sums: Mapping[str, float]
     result: float = 0.0
+    weights: int = -1
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def _close(*runs: Run) -> float:
     """How far checksums of equal data may differ: images that became floats on the device were
     divided there, which rounds otherwise.
     """
-    made = any(p.bytes for run in runs for record in run.records for p in record.passes)
+    made = any(p.made for run in runs for record in run.records for p in record.passes)
     return SAME if made else CLOSE
 
 

@@ -1,6 +1,7 @@
 """Runs as they compare: those of unequal length as far as both go, with the steps, passes, saves
 and prints that both have (see ``course``); and steps whose backwards are put together, or taken
-apart, by the sum of their losses.
+apart, by the sum of their losses; and batches of which the two make the same in other places, as
+the models are given them (``moved``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from autofast.model.several import not_none
-from autofast.verify.evidence import outputs
+from autofast.verify.evidence import moved, outputs
 from autofast.verify.evidence.course import by_calls, unequal
 from autofast.verify.evidence.figures import lines, skeleton
 from autofast.verify.evidence.gathered import Evidence, given
@@ -26,6 +27,9 @@ def shared(ev: Evidence) -> Evidence:
     """
     some = (*ev.originals, *ev.rewritten, *ev.others, *(b for _, b in ev.pairs), *ev.made)
     some = (*some, *(run for run in (ev.double, ev.perturbed) if run is not None))
+    if ev.originals and ev.rewritten and (instead := moved.as_given(ev.a, ev.b, some)):
+        ev = _with(ev, instead)
+        some = tuple(instead.get(id(run), run) for run in some)
     if _in_portions(ev):
         ev = _with(ev, {id(run): _summed(run) for run in some})
     if not unequal(ev):
@@ -54,8 +58,8 @@ def _with(ev: Evidence, other: dict[int, Run]) -> Evidence:
         ev,
         originals=of(ev.originals),
         rewritten=of(ev.rewritten),
-        double=None if ev.double is None else other[id(ev.double)],
-        perturbed=None if ev.perturbed is None else other[id(ev.perturbed)],
+        double=None if ev.double is None else other.get(id(ev.double), ev.double),
+        perturbed=None if ev.perturbed is None else other.get(id(ev.perturbed), ev.perturbed),
         pairs=tuple((other.get(id(a), a), other.get(id(b), b)) for a, b in ev.pairs),
         others=of(ev.others),
         made=of(ev.made),

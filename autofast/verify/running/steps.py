@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from autofast.verify.evidence.moved import FED
 from autofast.verify.evidence.record import (
     PHASES,
     Call,
@@ -48,7 +49,6 @@ AS_WRITTEN = (
     "version rank world_size exit_code optimizers syncs peak_memory peak_memory_children wrote_outside environment settings "
     "trainable_unused error traceback notes drawn modules precision written dropouts masks mask_rates idle_masks scalars rows unseen"
 ).split()  # fields of Record
-FED = 32  # added to the number of a loader where its items are those that a model was given
 PHASE_WORDS = "backward optimizer optimizer optimizer forward transfer communication".split()
 KINDS = dict(zip("bokuftc", PHASE_WORDS, strict=True))
 
