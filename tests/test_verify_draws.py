@@ -18,7 +18,7 @@ from autofast.verify.judging import draws, printed, rounding
 from autofast.verify.judging.parity import judge
 from autofast.verify.result import Sameness
 from tests import probing
-from tests.test_verify_judge import LOSSES, MOVED, made
+from tests.test_verify_judge import LOSSES, MOVED, made, tensor
 from tests.verify_runs import record, run
 
 OWN = "rng = default_rng(0)"
@@ -529,3 +529,48 @@ def test_what_is_drawn_again_until_it_fits(lost: range, kept: int, passed: bool 
     check = draws.check(gather("unknown", runs))
     assert check is not None and check.passed is passed, check
     assert passed is False or "until it fits" in check.text
+
+
+@pytest.mark.parametrize(("weights", "wrong"), [(1, True), (4, False), (-1, True)])
+def test_fakes_of_several_steps_are_made_at_once(weights: int, wrong: bool) -> None:
+    """A model is asked before each of 20 steps, or before every fourth, for as many samples: by
+    other weights, unless these stay for ``weights`` steps as they are."""
+
+    def asking(arm: str, every: int) -> Run:
+        losses = tuple((1.0 if arm == "original" else 1.01) - i / 100 for i in range(20))
+        since = (lambda s: s // weights * weights) if weights > 0 else (lambda s: -1)
+        calls = [Evaluation(0, s, 1, 8 * every, {}, 0.0, since(s)) for s in range(0, 20, every)]
+        states = tuple(f"{arm}{i}" for i in range(20))
+        how = {"states": states, "updates": (0.1,) * 20, "evaluations": tuple(calls)}
+        return made(arm, losses, start={"0/w": tensor(1.0)}, model={"0/w": tensor(2.0)}, **how)
+
+    original, other = asking("original", 1), asking("rewritten", 4)
+    check = draws.check(gather("unknown", [original, original, other]))
+    assert check is not None and (check.passed is False) == wrong, check
+    assert not wrong or "made ahead" in check.text
+
+
+TARGETS = """
+import copy
+import torch
+net = torch.nn.Linear(5, 1)
+slow = copy.deepcopy(net)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(6):
+    with torch.no_grad():
+        net(torch.randn(4, 5))
+        target = slow(torch.randn(4, 5))
+    optimizer.zero_grad()
+    (net(torch.randn(4, 5)) - target).square().mean().backward()
+    optimizer.step()
+    if step % 3 == 2:
+        for one, two in zip(slow.parameters(), net.parameters()):
+            one.data.copy_(two.data)
+"""
+
+
+def test_since_when_weights_are_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TARGETS)
+    record = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL).record
+    found = {m: [one.weights for one in record.evaluations if one.model == m] for m in (0, 1)}
+    assert sorted(found.values()) == [[0, 0, 0, 3, 3, 3], [0, 1, 2, 3, 4, 5]]

@@ -320,11 +320,12 @@ def _of(run: Run, model: int) -> list[Evaluation]:
 
 def _put_off(ev: Evidence) -> Check | None:
     """Calls without gradients that the original makes before most steps (to act, or for targets)
-    are made before a few, for as many samples: by other weights. Not of what never moves."""
+    are made before a few, for as many samples: by other weights. Not of what never moves, nor of
+    what does not move between them (a generator, while its critic takes steps)."""
     start, end = ev.a.record.start, ev.a.record.model
     moved = {k.partition("/")[0] for k, v in start.items() if k in end and end[k].sha != v.sha}
     for model in sorted(m for m in _models(ev.a) & _models(ev.b) if str(m) in moved):
-        rows = [[{e.step: e.samples for e in _of(pair[k], model)} for pair in ev.pairs] for k in (0, 1)]  # fmt: skip
+        rows = [[_by_weights(pair[k], model) for pair in ev.pairs] for k in (0, 1)]
         until = min((max(one, default=0) for some in rows for one in some), default=0)
         cut = [[{s: n for s, n in one.items() if s <= until} for one in some] for some in rows]
         if not all(one.keys() == some[0].keys() for some in cut for one in some) or not ev.pairs:
@@ -337,6 +338,14 @@ def _put_off(ev: Evidence) -> Check | None:
             text = f"for as many samples model {model} is called without gradients {often}"
             return differs(text)
     return None
+
+
+def _by_weights(run: Run, model: int) -> Counter[int]:
+    """For how many samples, by the step from which on its weights are what they are."""
+    found = Counter[int]()
+    for one in _of(run, model):
+        found[one.step if one.weights < 0 else one.weights] += one.samples
+    return found
 
 
 def _another(ev: Evidence) -> Check | None:

@@ -20,6 +20,7 @@ from .surroundings import random_digest
 
 FIRST = 32  # calls of a model in training in which it is asked whether it draws
 MOST_CALLS = 2000  # that evaluate
+ENTRIES = 64  # of a parameter, which tell whether it moved
 
 
 class Checkpointing:
@@ -57,13 +58,14 @@ class Draws:
     trained: by model, how often it was called in training (``calls``), and in how many of the first
         calls something was drawn (``drew``).
     stretches: by model and optimizer steps made before, [calls, samples, sums of the tensors given,
-        sum of what came out]."""
+        sum of what came out, steps made when its weights were first seen as they are]."""
 
     def __init__(self, probe: Probe, checkpointing: Checkpointing) -> None:
         self.probe = probe
         self.checkpointing = checkpointing
         self.trained: dict[int, dict[str, int]] = {}
         self.stretches: dict[tuple[int, int], list[Any]] = {}
+        self.weights: dict[int, tuple[float, int]] = {}  # a checksum, steps made by then
         self.evaluated = 0
         self.open: dict[int, tuple[Any, str]] = {}  # the random states before a call in training
         self.sizes: Any = None  # sizes.Sizes
@@ -93,13 +95,24 @@ class Draws:
         if self.evaluated > MOST_CALLS:
             self.stretches = {key: one for key, one in self.stretches.items() if key[1] != steps}
             return
-        stretch = self.stretches.setdefault((number, steps), [0, 0, {}, 0.0])
+        if (number, steps) not in self.stretches:
+            self.stretches[number, steps] = [0, 0, {}, 0.0, self.since(number, module)]
+        stretch = self.stretches[number, steps]
         stretch[0] += 1
         stretch[1] += samples(given)
         for name, tensor in given:
             value = readable(tensor, self.probe)
             stretch[2][name] = stretch[2].get(name, 0.0) + (value or 0.0)
         self.open[id(module)] = stretch, ""
+
+    def since(self, number: int, module: Any) -> int:
+        """From a few entries of each parameter: steps of another model do not move it."""
+        with torch.no_grad():
+            parts = [p.detach().reshape(-1)[:ENTRIES].double() for p in module.parameters()]
+            value = readable(torch.cat([p.to(parts[0].device) for p in parts]), self.probe) if parts else 0.0  # fmt: skip
+        if value is None or value != self.weights.get(number, (None,))[0]:
+            self.weights[number] = (value or 0.0, self.probe.steps)
+        return self.weights[number][1]
 
     def returned(self, module: Any, output: Any) -> None:
         found, before = self.open.pop(id(module), (None, ""))
