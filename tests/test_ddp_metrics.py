@@ -211,7 +211,7 @@ def test_a_meter_that_training_and_evaluation_share():
         ({"before": "seen = torch.zeros(3)", "batch": "seen.add_(loss.detach())", "after": "print(seen)"}, "changed in place"),
         ({"before": "class Kept:\n    pass\nkept = Kept()\nkept.x = torch.zeros(3)", "batch": "kept.x.add_(loss.detach())", "after": "print(kept.x)"}, "changed in place"),
         ({"before": "seen = []", "batch": "seen.append(loss)", "after": "print(seen)"}, "keeps what one process has of a batch, or its gradients"),
-        ({"before": "seen = []", "batch": "seen.extend(out.argmax(1).tolist())", "after": "print(np.mean(seen))"}, "keeps what one process has of a batch"),
+        ({"before": "seen = []", "batch": "seen.extend(out.argmax(1).tolist())", "after": "print(np.mean(seen))"}, "made of single samples"),
         ({"before": "class Kept:\n    pass\nkept = Kept()", "batch": "kept.loss = loss", "after": "print(vars(kept))"}, "keeps what one process has of a batch, or its gradients"),
         ({"before": "class Noise:\n    def make(self, n):\n        return torch.randn(n, 3)\nnoise = Noise()", "batch": "loss = F.cross_entropy(model(noise.make(x.size(0))), y)\nprint(loss.item())"}, "the number of samples of all"),
         ({"before": "def right(out, y):\n    return (out.argmax(1) == y).float().sum() * (100.0 / y.size(0))", "batch": "print(right(out, y).item())"}, "divide sums by the size of the batch itself"),
@@ -226,11 +226,40 @@ def test_a_meter_that_training_and_evaluation_share():
             {"setup": "seen = []", "before": "model[0].register_forward_hook(lambda m, i, o: seen.append(o.mean().item()))", "after": "print(seen)"},
             "works on its own part",
         ),
+        (
+            {"setup": "seen = {}", "before": "model[0].register_forward_hook(lambda m, i, o: seen.__setitem__('mean', o.mean().item()))", "batch": "print(seen['mean'])"},
+            "works on its own part",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_refusals(parts: dict[str, str], reason: str):
     assert reason in refused(script(**parts))
+
+
+def test_numbers_that_containers_of_libraries_keep():
+    """``n`` samples of each process beside hits of all would be twice as many hits as samples."""
+    made = shared(
+        script(
+            setup="import collections\nimport heapq",
+            before="seen, heap, last = collections.Counter(), [], collections.OrderedDict()",
+            batch="hits = (out.argmax(1) == y).sum().item()\nseen.update(n=len(y), hits=hits)\n"
+            "heapq.heappush(heap, x.size(0))\nlast.update(n=len(y))",
+            after='print(seen["hits"] / seen["n"], heap, last)',
+        )
+    )
+    assert "12, 12" in made.said
+
+
+def test_batches_by_way_of_a_library():
+    part = script(
+        setup="import itertools",
+        batch="print(loss.item())",
+    ).replace("shuffle=True", "shuffle=False")
+    few = part.replace("enumerate(loader)", "enumerate(itertools.islice(loader, 3))")
+    assert "mean_over_ranks(loss)" in shared(few).text
+    chain = part.replace("enumerate(loader)", "enumerate(itertools.chain(loader, loader))")
+    assert "what itertools.chain() makes of batches is not followed" in refused(chain)
 
 
 @pytest.mark.parametrize("before", ["", "model(data[:2][0])", "print(model(data[:2][0]).shape)"])

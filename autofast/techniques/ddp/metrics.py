@@ -13,6 +13,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.edit.edits import After, Before, Edit, Helper, Rewrite, Wrap
+from autofast.flow.effects import CHANGERS
 from autofast.flow.positions import is_always
 from autofast.flow.scopes import is_local, owner, scope_of
 from autofast.model.calls import arguments_of, call_of, root_of, short_name
@@ -193,7 +194,7 @@ def _names_in(statement: ast.AST, stored: bool) -> Iterator[tuple[str, ast.AST]]
                 yield name, node
             case ast.Subscript(value=of) if is_stored(node):
                 yield from _root(of)
-            case ast.Call(func=ast.Attribute(value=of, attr=name)) if name in ADDERS:
+            case ast.Call(func=ast.Attribute(value=of, attr=name)) if name in ADDERS | CHANGERS:
                 yield from _root(of)
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 yield from ((name, node) for name in names)

@@ -64,6 +64,10 @@ DRAWN = tuple("""random. numpy.random. secrets. uuid. tempfile. os.urandom torch
 READERS = wordset("str repr format float int bool round min max abs", "builtins.")
 ALIKE = wordset("iter list tuple reversed sorted", "builtins.") | wordset("copy.copy copy.deepcopy")
 ADDERS = wordset("append extend add update insert setdefault appendleft push")
+HELD = ("collections.", "queue.", "multiprocessing.queues.", "asyncio.")  # libraries' containers
+# functions that put into their first argument what else they are given
+PUT = wordset("heappush heappushpop heapreplace", "heapq.") | wordset("operator.setitem")
+PUT |= wordset("insort insort_left insort_right", "bisect.")
 REDRAWS = ("apply", "reset_parameters", "_reset_parameters")
 HOST = ("item", "tolist", "numpy")  # what makes a number of a tensor
 MODULE = ("train", "eval", "load_state_dict", "requires_grad_", "to", "cuda", "step", "update")
@@ -203,6 +207,9 @@ class Calls(Values):
             self._agreed(arguments_of(node))
         if self.place == "in" and name == "builtins.setattr":
             self._agreed(arguments_of(node)[2:])
+        if name in PUT and first is not None:
+            for part in arguments_of(node)[1:]:
+                self._hold(first, self.kept(part, self.kinds[part]))
         if self.place == "in" and name.endswith("random.shuffle") and first is not None:
             self._hold(first, NEAR)
         if name == "torch.nn.utils.vector_to_parameters" and self.place == "in":
@@ -218,6 +225,8 @@ class Calls(Values):
             return each(of(*(self.element(a, self.kinds[a]) for a in node.args)))
         if name in ("builtins.next", "builtins.sum") and first is not None:
             return self.element(first, kind)
+        if name in ("itertools.islice", "itertools.cycle") and first is not None:
+            return each(self.element(first, kind))
         if name in ALIKE or name.startswith(("tqdm", "rich.progress")):
             return kind
         if name in ("builtins.isinstance", "builtins.hasattr", "builtins.type"):
@@ -229,6 +238,10 @@ class Calls(Values):
             return self._sized(node, NEAR)
         if name.startswith("torch."):
             return self._sized(node, EQUAL)
+        if any(self.kinds.get(a, EQUAL).name in ("loader", "each") for a in arguments_of(node)):
+            mine = joined(*(self.element(a, self.kinds[a]) for a in arguments_of(node)))
+            if not mine.same:
+                return each(share(f"what {name}() makes of batches is not followed"))
         return self._opaque(node, EQUAL)
 
     def _agreed(self, given: list[ast.expr]) -> None:
@@ -264,12 +277,13 @@ class Calls(Values):
             for part in arguments_of(node):
                 if self.kinds[part].whole.name == "near":
                     self.note(part, "first")
+        held = begins(this, Ext, HELD) and name in CHANGERS
+        if held or (name in ADDERS and isinstance(this, (Seq, Dict, Unknown))):
+            self._put(node)
+            return EQUAL
         if name == "backward" or (name in MODULE and (isinstance(this, Ext) or is_module(this))):
             self.happens(node)
             return self._opaque(node, EQUAL)
-        if name in ADDERS and isinstance(this, (Seq, Dict, Unknown)):
-            self._put(node)
-            return EQUAL
         known = name_of(Method(this, name))
         if ASKS.fullmatch(known):
             return NEAR

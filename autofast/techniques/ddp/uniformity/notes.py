@@ -244,6 +244,8 @@ class Notes:
         """
         if kind.whole.same:
             return self.raised(kind.whole)
+        if kind.whole.why:
+            raise differs_by_rank(expr, kind)
         tensors = of_kind(self.script.values(expr), Tensor)
         if kind.whole.name == "share" and (not tensors or any(t.grad for t in tensors)):
             raise Refusal(
