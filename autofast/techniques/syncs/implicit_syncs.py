@@ -43,6 +43,7 @@ from autofast.ops.families import TRUTHS
 from autofast.rule import Effect, Finding
 from autofast.techniques.syncs.branches import without_branch
 from autofast.techniques.syncs.code_motion import moved_with, moves
+from autofast.techniques.syncs.ignored import ignored
 from autofast.techniques.syncs.scalar_tensors import is_scalar
 from autofast.techniques.syncs.shortened import shortened
 from autofast.techniques.syncs.steps import FEW, runs_in_steps
@@ -130,8 +131,10 @@ def without_wait(script: Script, node: ast.AST, wait: Wait) -> Finding | None:
             edits, effect = without_branch(script, whole_statement(node))
         found = Finding(node, BRANCH, edits=edits, effect=effect, asks=gains.unasked)
     else:
-        edits = _chosen(script, node) if wait is PICKED else ()
-        found = Finding(node, wait.message, edits=edits, asks=gains.elements)
+        edits, effect = (_chosen(script, node) if wait is PICKED else ()), None
+        if wait is PICKED and not edits:
+            edits, effect = script.analysis(ignored).get(node, ()), Effect.ROUNDING
+        found = Finding(node, wait.message, edits=edits, effect=effect, asks=gains.elements)
     return found if edits else None
 
 
