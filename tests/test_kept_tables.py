@@ -114,6 +114,87 @@ def test_a_part_of_a_function() -> None:
     ]
 
 
+MASKED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def causal_mask(self, n: int) -> torch.Tensor:
+        mask = torch.zeros(n, n)
+        for i in range(n):
+            mask[i, i + 1 :] = float("-inf")
+        return mask
+
+    def forward(self, x):
+        return self.encoder(x, mask=self.causal_mask(x.size(1)).to(x.device))
+"""
+
+
+def test_a_mask_for_layers_of_torch() -> None:
+    """They read it."""
+    assert fitted(MASKED, LOOP)[1:] == [
+        "@staticmethod",
+        "@functools.lru_cache(maxsize=8)",
+        "def causal_mask(n: int, device) -> torch.Tensor:",
+        "return mask.to(device)",
+        "return self.encoder(x, mask=self.causal_mask(x.size(1), x.device))",
+    ]
+
+
+OF_TWO = """
+def angles(length, width, base=100.0):
+    inv = 1.0 / base ** (torch.arange(0, width, 2).float() / width)
+    angle = torch.outer(torch.arange(length).float(), inv)
+    return angle.cos(), angle.sin()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.width = 4
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        cos, sin = angles(T, self.width)
+        cos, sin = cos.to(x.device), sin.to(x.device)
+        a, b = self.layer(x).chunk(2, dim=-1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+"""
+
+
+def test_two_tables_of_a_function() -> None:
+    assert fitted(OF_TWO, LOOP) == [
+        "import functools",
+        "@functools.lru_cache(maxsize=8)",
+        "def make_cos_sin(T, width, device):",
+        "cos, sin = angles(T, width)",
+        "return cos.to(device), sin.to(device)",
+        "cos, sin = make_cos_sin(T, self.width, x.device)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a, b = self", "cos += x[0, 0, 0]\n        a, b = self"),
+        ("return angle.cos(), angle.sin()", "return [angle.cos() + torch.rand(1), angle.sin()]"),
+        ("return angle.cos(), angle.sin()", "return torch.stack([angle.cos(), angle.sin()])"),
+        ("self.width = 4", "self.width, self.kept = 4, []"),
+    ],
+)
+def test_two_tables_that_are_not_kept(old: str, new: str) -> None:
+    text = OF_TWO.replace(old, new)
+    assert text != OF_TWO
+    if "kept" in new:
+        text = text.replace(
+            "        a, b = self", "        self.kept.append(cos)\n        a, b = self"
+        )
+    assert not any("lru_cache" in line for line in fitted(text, LOOP))
+
+
 def test_it_is_made_once_for_each_length() -> None:
     scope = run(changed(ROTARY, LOOP).text)
     known = scope["make_cos_sin"].cache_info()

@@ -54,7 +54,9 @@ class Version(click.types.StringParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == INSTALLED and not (value := _installed_torch()):
-            self.fail("no torch is installed beside autofast; write its version as 2.4.", param, ctx)
+            self.fail(
+                "no torch is installed beside autofast; write its version as 2.4.", param, ctx
+            )
         if not is_version(value):
             self.fail(f"{value!r} is no version; write one as 2.4, or {INSTALLED}.", param, ctx)
         return value

@@ -32,9 +32,11 @@ from autofast.model.values import (
     Module,
     Num,
     Ref,
+    Seq,
     Setting,
     Tensor,
     Unknown,
+    certainly,
     is_named,
 )
 
@@ -123,6 +125,17 @@ class OfNumbers:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
             return len(target.elts) == len(value.elts) and all(
                 map(self._may_get, target.elts, value.elts)
+            )
+        if isinstance(target, ast.Tuple):  # ``cos, sin = angles(length)``
+            names = of_kind(target.elts, ast.Name)
+            self.bound |= {name.id for name in names}
+            return len(names) == len(target.elts) and all(
+                isinstance(t, Seq)
+                and len(t.exact or ()) == len(names)
+                and all(certainly(part, Tensor) for part in t.exact or ())
+                and self._is_own(name)
+                for name in names
+                for t in self.script.values(value) or (None,)
             )
         if isinstance(target, ast.Name):
             self.bound.add(target.id)

@@ -22,6 +22,7 @@ from autofast.model.syntax import DEFS, VARIABLES, is_read
 from autofast.model.values import (
     Cls,
     Const,
+    Ext,
     Func,
     Inst,
     Method,
@@ -52,6 +53,11 @@ OTHERS = (
 )
 # What keeps weights of classes, and only reads them.
 LOSSES = wordset("CrossEntropyLoss NLLLoss BCELoss BCEWithLogitsLoss MultiMarginLoss", "torch.nn.")
+MASKED = wordset(
+    "MultiheadAttention Transformer TransformerEncoder TransformerDecoder TransformerEncoderLayer "
+    "TransformerDecoderLayer",
+    "torch.nn.",
+)
 ARRAYS = wordset(
     "astype reshape copy ravel flatten T sum mean tolist clip transpose dot float long"
 )
@@ -108,6 +114,8 @@ class ReadOnly(ValueFlow[None]):
             alone = arguments_of(call) == [use.expr]  # type: ignore[arg-type]
             reads = alone and op(f".{callee.name}") and not is_in_place(callee.name)
             return Verdict.STOPS if reads else "it is handed on"
+        if isinstance(callee, Ext) and callee.name in MASKED:
+            return Verdict.STOPS
         name = callee.name if isinstance(callee, Ref) else ""
         if name in LOSSES and _is_only_called(self.script, call):  # type: ignore[arg-type]
             return Verdict.STOPS

@@ -66,7 +66,8 @@ ADDERS = wordset(
 )
 # What gives the same objects: functions, and methods of containers and iterators.
 PASSING = wordset(
-    "zip list tuple set dict enumerate reversed sorted iter next filter max min getattr", "builtins."
+    "zip list tuple set dict enumerate reversed sorted iter next filter max min getattr",
+    "builtins.",
 ) | {"functools.partial", "copy.copy", "contextlib.nullcontext"}
 GIVING = wordset("items values get pop popleft popitem copy setdefault __getitem__")
 # Libraries whose functions keep nothing of what they are given, but for those that give an object.
@@ -341,7 +342,11 @@ class Holders:
             case Ref(name=name) if name in FIRST or (
                 name.startswith(CONTAINERS) and last_part(name) in CHANGERS
             ):
-                yield from [Holder(How.UNKNOWN, call)] if argument in first else self._by_container(first[0])
+                yield from (
+                    [Holder(How.UNKNOWN, call)]
+                    if argument in first
+                    else self._by_container(first[0])
+                )
             case Ref(name=name) if name.startswith(COMPUTING) and name not in RUNNING:
                 return
             case Method(this=Tensor() | Num(), name=name) if name != "set_":

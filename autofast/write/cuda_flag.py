@@ -41,9 +41,7 @@ from autofast.write.spelling import (
 IS_AVAILABLE = "torch.cuda.is_available"
 
 
-def enabled_where_cuda(
-    script: Script, place: ast.stmt, modules: Collection[Thing] = ()
-) -> Written:
+def enabled_where_cuda(script: Script, place: ast.stmt, modules: Collection[Thing] = ()) -> Written:
     """An expression that is true where training runs on CUDA, valid before ``place``; empty where
     it always does. ``modules``: whose parameters are to be there.
     """
@@ -96,7 +94,9 @@ def _is_device(script: Script, moved: ast.Name | ast.Attribute) -> bool:
     found = script.values(moved)
     made = script.analysis(Flow).value(moved)
     plain = isinstance(made, ast.IfExp) and script.is_call(made.test, IS_AVAILABLE)
-    known = (is_named(t, Ext, "torch.device") or isinstance(t, Arg) or is_const(t, str) for t in found)
+    known = (
+        is_named(t, Ext, "torch.device") or isinstance(t, Arg) or is_const(t, str) for t in found
+    )
     others = any(is_dtype(t) or isinstance(t, Tensor) for t in found)
     return any(known) and not (plain or others)
 

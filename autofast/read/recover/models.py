@@ -69,6 +69,7 @@ def build_models(interp: Interpreter, script: Script) -> list[Model]:
                     found[id(thing)].moves.append(site)
     return list(found.values())
 
+
 # Layers of torch that are given numbers alone, and hold no modules.
 OF_NUMBERS = re.compile(r"torch\.nn\.(?!\w*(?:Transformer|Sequential|Module|Parallel|Distance))\w+")
 

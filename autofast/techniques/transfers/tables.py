@@ -46,6 +46,7 @@ from autofast.model.syntax import (
     is_read,
     is_stored,
 )
+from autofast.model.tensors import tensors_in
 from autofast.model.values import Func, Seq, Tensor, any_of, one
 from autofast.read.recover.evaluations import region_of
 from autofast.techniques.transfers.creations import device_of
@@ -140,7 +141,7 @@ def _in_replicas(script: Script, transfer: Transfer) -> bool:
 
 def _has_work(script: Script, tree: ast.AST) -> bool:
     """Whether it is more than a factory fills in one go."""
-    made = [n for n in nodes_in(tree, ast.expr) if script.may_be(n, Tensor)]
+    made = [n for n in nodes_in(tree, ast.expr) if any(tensors_in(script.values(n)))]
     return (
         contains_kind(tree, ast.For)
         or any(contains_kind(n.op, *POWERS) for n in of_kind(made, ast.BinOp))
