@@ -234,7 +234,7 @@ def _in_order(tree: ast.Module, places: list[int], binding: Binding) -> int:
     before = [n for n, name in zip(plain, names, strict=True) if name < binding.module]
     if before:
         return before[-1]
-    return plain[0] - 1 if not _is_remarked(tree, plain[0]) else places[-1]
+    return plain[0] - 1 if not _has_comment(tree, plain[0]) else places[-1]
 
 
 def _is_of_group(tree: ast.Module, place: int, binding: Binding) -> bool:
@@ -257,9 +257,14 @@ def _is_remarked(tree: ast.Module, place: int) -> bool:
     """Whether a comment stands directly above a statement, or it is the first: what goes above it
     would come between.
     """
-    source = source_of(tree.body[place])
+    return place == 0 or _has_comment(tree, place)
+
+
+def _has_comment(tree: ast.Module, place: int) -> bool:
+    """Whether a comment stands directly above a statement."""
     line = tree.body[place].lineno - 2
-    return place == 0 or (line >= 0 and source.lines[line].lstrip().startswith("#"))
+    lines = source_of(tree.body[place]).lines
+    return line >= 0 and lines[line].lstrip().startswith("#")
 
 
 def _place_of_helper(tree: ast.Module, needs: frozenset[str]) -> int:
