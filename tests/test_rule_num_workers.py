@@ -198,11 +198,14 @@ def test_what_an_item_only_writes_down_on_its_way(before: str, after: str, kept:
             "DataLoader(Local(), batch_size=4)",
             "a spawned worker cannot import `Local`, which a function defines",
         ),
+        ("DataLoader(Rolled(), batch_size=4)", "a module cannot be pickled for a spawned worker"),
     ],
 )
 def test_what_cannot_be_pickled_is_only_forked(loader: str, why: str) -> None:
     more = textwrap.dedent("class Local(Files):\n    pass") if "Local" in loader else ""
-    text = apply(RULE, script(loader, more=more)).text
+    rolled = "class Rolled(Files):\n    def __init__(self):\n        super().__init__()\n        self.rng = np.random\n"
+    files = f"import numpy as np\n{FILES}\n{rolled}" if "Rolled" in loader else FILES
+    text = apply(RULE, script(loader, more=more, dataset=files)).text
     assert f"# Only with fork: {why}\n" in text and "start_method" in text
 
 

@@ -15,6 +15,7 @@ from autofast.flow.scopes import declared, is_parameter, mentions
 from autofast.model.calls import keyword_of
 from autofast.model.roles import Loader
 from autofast.model.script import Script
+from autofast.model.several import wordset
 from autofast.model.source import (
     Source,
     at,
@@ -25,13 +26,18 @@ from autofast.model.source import (
     statement_of,
 )
 from autofast.model.syntax import is_read
-from autofast.model.values import Cls, Func, Inst, Thing
+from autofast.model.values import Cls, Func, Inst, Module, Ref, Thing, is_named
 from autofast.read.library.determinism import asked
 from autofast.read.requirements import for_python_2
 from autofast.rule import Options
 from autofast.write.imports import module_in
 
 NAMES = ("workers", "loader_workers")
+# What objects may hold as a whole: ``self.rng = np.random``.
+MODULES = wordset(
+    "random math os numpy numpy.random cv2 torch torch.nn torch.nn.functional PIL.Image PIL.ImageOps "
+    "torchvision.transforms torchvision.transforms.functional scipy.ndimage librosa albumentations"
+)
 FREE = """\
 {name} = {number}
 """
@@ -203,6 +209,8 @@ def _local(thing: Thing, cells: Source | None) -> str:
         node = thing.cls.node
     if isinstance(node, ast.Lambda):
         return "a lambda cannot be pickled for a spawned worker"
+    if isinstance(thing, Module) or is_named(thing, Ref, MODULES):
+        return "a module cannot be pickled for a spawned worker"
     if node is None or (is_at_top(node) and source_of(node) is not cells):
         return ""
     place = "this notebook defines" if source_of(node) is cells else "a function defines"
