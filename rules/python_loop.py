@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autofast.facts.cost import gains
+from autofast.facts.parts_alike import parts_alike
 from autofast.facts.row_by_row import row_by_row
 from autofast.model.script import Script
 from autofast.rule import Effect, Finding, Options, rule
@@ -17,6 +18,13 @@ ROW_BY_ROW = "computes with one row after the other, each with kernels of its ow
 ADVICE = (
     "no turn needs what another leaves: compute with all rows at once, in one more dimension, with a "
     "mask for what is left out and index_add_ or scatter_reduce for sums over groups"
+)
+PARTS = (
+    "applies parts of one class to the same input one after the other, each with kernels of its own"
+)
+ONE_LAYER = (
+    "let one layer of all their outputs stand for the layers of the parts (`nn.Linear(width, parts * size)`), and "
+    "make the parts one more dimension of what it gives; checkpoints get other keys"
 )
 
 
@@ -43,5 +51,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(
                 plan.loop, plan.message, edits=plan.edits, effect=plan.effect, torch=SINCE
             )
+    for parts in parts_alike(script):
+        yield Finding(parts, PARTS, advice=ONE_LAYER)
     for loop in row_by_row(script, [plan.loop for plan in plans]):
         yield Finding(loop, ROW_BY_ROW, advice=ADVICE)

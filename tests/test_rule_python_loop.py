@@ -789,3 +789,54 @@ def test_pairs_of_columns(features: int, body: str, written: str) -> None:
     found = apply("python-loop", text)
     assert "".join("".join(found.lines).split()) == "".join(written.split())
     same_but_rounding(found.text, text)
+
+
+HEADS = """
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Head(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.key = nn.Linear(8, size)
+
+    def forward(self, x):
+        return torch.relu(self.key(x))
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleList(LIST)
+        self.out = nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.out(torch.cat(PARTS, dim=-1))
+
+
+model = Heads().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(16, 8)), 4):
+    loss = model(x.to(device)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("heads", "parts", "advised"),
+    [
+        ("[Head(2) for _ in range(4)]", "[head(x) for head in self.heads]", True),
+        ("[nn.Linear(8, 1) for _ in range(8)]", "[layer(x).relu() for layer in self.heads]", True),
+        ("[nn.Linear(8, 4), Head(4)]", "[head(x) for head in self.heads]", False),
+        ("[Head(2) for _ in range(4)]", "[head(c) for head, c in zip(self.heads, [x] * 4)]", False),
+        ("[Head(8)]", "[self.heads[0](r) for r in x[None]]", False),
+    ],
+)
+def test_parts_of_one_class(heads: str, parts: str, advised: bool) -> None:
+    found = apply("python-loop", HEADS.replace("LIST", heads).replace("PARTS", parts))
+    assert not found.fixes and ("let one layer" in found.advice) is advised
