@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from autofast.facts.switches import frequent_nodes
-from autofast.model.calls import names_in
+from autofast.model.calls import is_method, names_in
 from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import surely
@@ -31,7 +31,7 @@ def parts_alike(script: Script) -> Iterator[ast.expr]:
 
 def _call(elt: ast.expr, target: ast.expr) -> ast.Call | None:
     """The call of the part, whose arguments have nothing of it, also with methods behind it."""
-    while isinstance(elt, ast.Call) and isinstance(elt.func, ast.Attribute):
+    while is_method(elt):
         elt = elt.func.value
     match elt, target:
         case ast.Call(func=ast.Name(id=called), args=args, keywords=[]), ast.Name(id=name):
