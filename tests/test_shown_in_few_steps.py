@@ -521,20 +521,23 @@ def test_numbers_that_are_read_before() -> None:
 
 BARS = """
 class Bar:
+    suffix = ""
+
     def __init__(self, text):
-        self.suffix = text
+        self.text = text
 
     def next(self):
         print(self.suffix)
 """
 
 
-def test_what_a_bar_is_told_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told", ["bar", "Bar"])
+def test_what_a_bar_is_told_to_say(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     package, module = types.ModuleType("progress"), types.ModuleType("progress.bar")
     exec(BARS, module.__dict__)
     monkeypatch.setitem(sys.modules, "progress", package)
     monkeypatch.setitem(sys.modules, "progress.bar", module)
-    step = "losses.update(loss.item(), x.size(0))\nbar.suffix = f'({i}) {losses.avg!r}'\nbar.next()"
+    step = f"losses.update(loss.item(), x.size(0))\n{told}.suffix = f'({{i}}) {{losses.avg!r}}'\nbar.next()"
     end = "print('epoch', losses)"
     text = MANY + METER + training(step, "losses, bar = Meter(), Bar('Training')", end)
     text = f"from progress.bar import Bar\n{text}"

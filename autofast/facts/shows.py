@@ -28,7 +28,7 @@ from autofast.model.source import (
     within,
 )
 from autofast.model.syntax import is_read, is_stored
-from autofast.model.values import Dict, Ext, Num, begins, certainly
+from autofast.model.values import Dict, Ext, Num, Ref, begins, certainly
 
 # Keywords that may send it elsewhere; None: `**options`.
 TO = (None, "file", "stream", "filename", "handlers")
@@ -73,7 +73,7 @@ class Shows(Computes):
         return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
 
     def _is_bar(self, expr: ast.expr) -> bool:
-        return surely(begins(t, Ext, "progress.") for t in self.script.values(expr))
+        return surely(begins(t, (Ext, Ref), "progress.") for t in self.script.values(expr))
 
     def is_shower(self, function: ast.AST) -> bool:
         """Whether it is a function that shows, or helps to."""
