@@ -136,6 +136,11 @@ def test_something_unknown_whose_attribute_has_no_known_name() -> None:
     not_kept(metered(SHOWN + "print(m.avg)", STEADY + NAMED))
 
 
+def test_a_meter_beside_it_holds_nothing_more() -> None:
+    look = SHOWN + "print(m.avg)\n    o.reset()\n    print(o.__dict__)"
+    same(metered(look, start="m = Meter()\no = Meter()"), "m.keep(")
+
+
 def test_a_weight_that_stays() -> None:
     same(metered(SHOWN + "print(m.avg)", STEADY), "m.keep(")
     other = "class Other:\n    pass\n\no = Other()\n"

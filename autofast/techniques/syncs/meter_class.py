@@ -9,8 +9,7 @@ somebody asks:
             self.read()
 
     def read(self):
-        kept, self.kept = self.kept, ()
-        for val, n in kept:
+        for val, n in self.__dict__.pop("kept", ()):
             self.update(val.item(), n)
         return self
 
@@ -212,8 +211,7 @@ def {keep}({me}, {", ".join(self._spelled())}):
         {me}.{reads}()"""
         reading = f"""
 def {reads}({me}):
-    {kept}, {me}.{kept} = {me}.{kept}, ()
-    for {each if len(names) > 1 else f"{each},"} in {kept}:
+    for {each if len(names) > 1 else f"{each},"} in {me}.__dict__.pop("{kept}", ()):
         {me}.{self.name}({given})
     return {me}"""
         first = of_kind(self.cls.node.body, ast.FunctionDef)[0]
