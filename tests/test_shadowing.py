@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.onerule import apply
+from tests.onerule import apply, run
 
 SCRIPT = """
 import torch
@@ -130,3 +130,56 @@ def test_torch_is_not_imported_before_what_it_reads_is_set(above: str, written: 
     assert (
         "torch is imported in functions alone (line 6 of train.py)" in found.refusals
     ) is not written
+
+
+LISTED = """
+import inspect
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def saved(frame):
+    return {{k: v for k, v in frame.f_locals.items() if isinstance(v, float)}}
+
+
+def train():
+    total, worst = 0.0, 0.0
+    early = {early}
+    for step in range(5):
+        loss = (model(torch.randn(8, 4).to(device)) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        worst = max(worst, loss.item())
+    return {late}, total, worst
+
+
+shown = train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "fine"),
+    [
+        ("1", "{k: v for k, v in locals().items() if isinstance(v, float)}", False),
+        ("1", "sorted(vars())", False),
+        ("1", "saved(inspect.currentframe())", False),
+        ("1", "dict(**locals())['total']", False),
+        ("{k: v for k, v in locals().items() if isinstance(v, float)}", "early", True),
+        ("1", "'{step}'.format(**locals())", True),
+        ("1", "locals()['step']", True),
+        ("1", "'worst' in locals()", True),
+    ],
+)
+def test_who_asks_for_all_variables_sees_no_new_one(early: str, late: str, fine: bool) -> None:
+    text = LISTED.format(early=early, late=late)
+    made = apply("loss-item-sync autocast", text)
+    assert ("loss_value = loss.item()" in made.text) == fine
+    assert fine or "would show a new variable" in made.refusals
+    assert run(made.text)["shown"] == run(text)["shown"]

@@ -1,5 +1,6 @@
 """New code uses functions of Python (len, enumerate, ...): it is not written where such a name has
-become something else. Nor does it import torch for a file that does so in functions alone.
+become something else. Nor does it import torch for a file that does so in functions alone, or make
+variables that ``locals()`` shows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from autofast.edit.edits import TEXTS, Edit, Helper, Import
 from autofast.edit.merge import anchors
 from autofast.flow.imports import Binding, bindings, parsed
+from autofast.flow.program import graph_of
+from autofast.flow.reflection import lists_all, namespace_calls
 from autofast.model.names import first_part
 from autofast.model.script import Script
 from autofast.model.several import of_kind
@@ -20,6 +23,7 @@ from autofast.model.source import (
     ancestors,
     at,
     children,
+    function_of,
     is_at_top,
     nodes_in,
     source_of,
@@ -33,6 +37,7 @@ BUILTIN = re.compile(
     rf"(?<![\w.])(?:{'|'.join(name for name in dir(builtins) if name.islower())})\b(?!\s*=[^=])"
 )
 
+BOUND = re.compile(r"(?m)^\s*([A-Za-z_]\w*)\s*=(?!=)")  # of statements
 PROSE = re.compile(r'"""(?s:.*?)"""|#[^\n]*|(?<![fF])"[^"\n]*"')  # docstrings, comments and texts
 
 
@@ -43,6 +48,8 @@ def against(edits: Iterable[Edit], script: Script) -> str:
     for edit in edits:
         if isinstance(edit, Import) and (why := _late(edit)):
             return why
+        if why := _shown(edit, script):
+            return why
         used = {
             name
             for text in TEXTS
@@ -51,6 +58,20 @@ def against(edits: Iterable[Edit], script: Script) -> str:
         for scope in _scopes(edit) if used else ():
             for name in sorted(used & script.of_node(_bound_in, scope)):
                 return f"`{name}` is not Python's own in {source_of(scope).rel}"
+    return ""
+
+
+def _shown(edit: Edit, script: Script) -> str:
+    """Whether something asks later for all variables of the scope, a new one among them."""
+    if isinstance(edit, (Import, Helper)):
+        return ""
+    scope, code = _scopes(edit)[0], "\n".join(getattr(edit, t, None) or "" for t in TEXTS)
+    new = set(BOUND.findall(code)) - source_of(scope).names
+    shows = [s for s in namespace_calls(scope) if lists_all(s)] if new else []
+    for show in shows:
+        here = function_of(show) is scope
+        if not here or graph_of(script, show).may_follow(show, anchors(edit)[0]):
+            return f"`{ast.unparse(show)}` on {at(show)} would show a new variable, `{min(new)}`"
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from autofast.model.calls import call_of, is_name, is_same_code
+from autofast.model.calls import call_of, is_method, is_name, is_same_code, short_name
 from autofast.model.several import wordset
 from autofast.model.source import ancestors, function_of, nodes_in, parent_of, source_of
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import libcst as cst
 
 BY_TEXT = wordset("eval exec")
+FRAMES = wordset("currentframe _getframe")  # of inspect and sys
+# methods of a dict that ask for, or set, what has a name
+NAMED = wordset("get setdefault update pop __getitem__ __setitem__ __contains__")
 
 
 def namespace_calls(scope: ast.AST) -> list[ast.Call]:
@@ -32,6 +35,7 @@ def _shows(call: ast.Call, scope: ast.AST) -> bool:
     if isinstance(scope, ast.Module) and is_name(call.func, "globals", *BY_TEXT):
         return True
     asks = is_name(call.func, "locals", *BY_TEXT) or is_name(call.func, "vars") and not call.args
+    asks = asks or short_name(call.func) in FRAMES
     return asks and function_of(call) is scope
 
 
@@ -56,6 +60,20 @@ def is_glance(show: ast.Call, scope: ast.AST) -> bool:
     return not isinstance(scope, ast.Module) or isinstance(
         parent_of(show), (ast.Subscript, ast.Compare)
     )
+
+
+def lists_all(show: ast.Call) -> bool:
+    """Whether it is asked for all variables, ``{k: v for k, v in globals().items()}``, and not for
+    some by their names, as ``"{loss}".format(**locals())`` is.
+    """
+    match parent_of(show):
+        case ast.Subscript() | ast.Compare() | ast.BinOp(op=ast.Mod()):
+            return False
+        case ast.Attribute(attr=name) if name in NAMED:
+            return False
+        case ast.keyword(arg=None) as spread:
+            return not is_method(parent_of(spread), "format")
+    return not is_name(show.func, *BY_TEXT)
 
 
 def is_spelled(node: ast.expr) -> bool:
