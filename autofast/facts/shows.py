@@ -73,7 +73,10 @@ class Shows(Computes):
         return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
 
     def _is_bar(self, expr: ast.expr) -> bool:
-        return surely(begins(t, (Ext, Ref), "progress.") for t in self.script.values(expr))
+        return surely(
+            begins(t, Ext, "progress.") or begins(t, Ref, "progress.")
+            for t in self.script.values(expr)
+        )
 
     def is_shower(self, function: ast.AST) -> bool:
         """Whether it is a function that shows, or helps to."""
