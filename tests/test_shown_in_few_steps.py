@@ -551,6 +551,39 @@ def test_what_a_bar_is_told_to_say(told: str, monkeypatch: pytest.MonkeyPatch) -
         assert new == old if shown else new in before
 
 
+@pytest.mark.parametrize(
+    "shown",
+    ["print(i, name, meters[name].avg)", "texts = 0\n    print(f'{i} {meters[name].avg!r}')"],
+)
+def test_what_a_loop_over_names_shows(shown: str) -> None:
+    step = (
+        "parts = {'loss': loss, 'size': out.abs().mean()}\nfor name in meters:\n"
+        f"    meters[name].update(parts[name].item(), x.size(0))\n    {shown}"
+    )
+    start = "meters = {name: Meter() for name in ['loss', 'size']}"
+    end = "print('epoch', [m.avg for m in meters.values()])"
+    text = MANY + METER + training(step, start, end)
+    done = few(text)
+    assert TEST in done.lines and ".keep(parts[name].detach()" in done.text
+    before, after = output(text).splitlines(), output(done.text).splitlines()
+    assert {*after} < {*before} and [a for a in after if "epoch" in a] == [
+        b for b in before if "epoch" in b
+    ]
+    # what it is read for is no wait that stays
+    assert apply("loss-item-sync", text, effect=Effect.RECIPE, min_gain=0.01).fixes[0].worth
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for j in (loss > 9).nonzero().tolist():\n    print('odd', j, loss.item())",
+        "n = 0\nwhile n < 1:\n    print('again', loss.item())\n    n += 1",
+    ],
+)
+def test_what_a_loop_in_some_steps_shows(loop: str) -> None:
+    assert TEST not in few(MANY + training(loop)).lines
+
+
 def test_a_block_whose_prints_go_elsewhere() -> None:
     block = "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n    {}\n"
     step = training("print('loss', loss.item())")

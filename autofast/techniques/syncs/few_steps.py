@@ -25,7 +25,7 @@ from autofast.facts.shows import Shows
 from autofast.facts.timed import takes_time_of_parts
 from autofast.facts.updates.cadence import inside_bar
 from autofast.flow.frequency import Frequency, arms_around, frequency
-from autofast.flow.loops import Loop, loop_of
+from autofast.flow.loops import Loop, loops_around
 from autofast.flow.positions import index_in_block, statements_beside
 from autofast.flow.program import graph_of
 from autofast.flow.scopes import declared, mentions, stored_in
@@ -134,8 +134,12 @@ def _runs(script: Script, why: ByNode[str]) -> Iterator[tuple[Loop, list[ast.stm
     runs: list[tuple[Loop, list[ast.stmt]]] = []
     shows = script.analysis(Shows)
     for statement in of_kind(script.nodes, (ast.Expr, ast.Assign)):
-        loop = loop_of(statement)
-        if loop is None or not is_step(script, loop) or not shows.is_told(statement):
+        around = list(loops_around(statement)) if shows.is_told(statement) else []
+        loop = next((x for x in around if is_step(script, x)), None)
+        if loop is None:
+            continue
+        if not all(_is_of_each_step(x, loop) for x in around[: around.index(loop)]):
+            why[statement] = "it is shown in the steps only that are told"
             continue
         if frequency(graph_of(script, statement), statement, loop) not in OFTEN:
             continue
@@ -149,6 +153,12 @@ def _runs(script: Script, why: ByNode[str]) -> Iterator[tuple[Loop, list[ast.stm
                 continue
         runs.append((loop, [statement]))
     yield from runs
+
+
+def _is_of_each_step(inner: Loop, loop: Loop) -> bool:
+    """Whether a loop in one over batches goes over the same in each of its steps."""
+    over = getattr(inner, "iter", None)
+    return over is not None and not _of_step(over, loop)
 
 
 def _why_not(script: Script, statement: ast.stmt, loop: Loop) -> str:

@@ -229,8 +229,16 @@ def changed_nodes(findings: Sequence[Finding]) -> Nodes:
     """All that fixes change: not what stands in a block, or in statements, that they put code
     around.
     """
-    changing = [f for f in findings if f.edits and not any(hasattr(e, "header") for e in f.edits)]
-    places = [place for f in changing for place in touched_nodes(f) if not hasattr(place, "body")]
+    changing: list[Finding] = []
+    places: list[ast.AST] = []
+    for finding in (f for f in findings if f.edits):
+        inner = tuple(e for e in finding.edits if not hasattr(e, "header"))
+        if len(inner) == len(finding.edits):
+            changing.append(finding)
+        elif inner:  # what else it changes, as the reads of what is shown below a condition
+            places += touched_nodes(replace(finding, edits=inner))[1:]
+    places += [place for f in changing for place in touched_nodes(f)]
+    places = [place for place in places if not hasattr(place, "body")]
     whole = [(f, e) for f in changing for e in f.edits if getattr(e, "takes_all", False)]
     places += [getattr(e, "stmt", f.node) for f, e in whole]
     return {n for place in places for n in walk(place)}
