@@ -47,6 +47,7 @@ SHOWN = {  # script -> the rules whose cards show parts of it
     "lengths.py": "python-loop",
     "parallel.py": "dataparallel-to-ddp",
     "photos.py": "uint8-transfer",
+    "replay.py": "list-to-tensor",
     "resume.py": "checkpoint-state",
     "table.py": "accumulation batched-dataset ddp gpu-data loss-item-sync stepwise-scheduler",
     "target.py": "foreach-update graph-kept per-step-io",

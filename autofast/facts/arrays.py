@@ -26,6 +26,7 @@ from autofast.model.several import all_known, is_numeric, of_kind, surely, words
 from autofast.model.source import ByNode, function_of, is_generator, parent_of, statement_of
 from autofast.model.syntax import SEQUENCES, TAKERS, VARIABLES
 from autofast.model.values import (
+    Bound,
     Const,
     Ext,
     Func,
@@ -66,6 +67,7 @@ BY_SIZE = wordset("normal uniform random random_sample standard_normal integers 
 BY_SIDES = wordset("rand randn")
 WHOLE = wordset("integers randint")
 COPIED = wordset("numpy.array numpy.asarray numpy.ascontiguousarray numpy.copy")
+TYPED = ("numpy.array", "numpy.asarray", "numpy.ascontiguousarray")
 ALIKE = wordset("copy clip transpose round")
 REDUCED = wordset("mean sum max min std")  # along some dimensions
 JOINED = wordset("numpy.concatenate numpy.vstack numpy.hstack numpy.stack")
@@ -194,7 +196,7 @@ def values_of(script: Script, definition: Definition) -> Expressions:
 def _returned(script: Script, call: ast.AST) -> list[ast.expr]:
     """What the functions of the project return that a call runs, and nothing but these."""
     calls = script.analysis(CallGraph)
-    known = isinstance(call, ast.Call) and all_of(script.called(call), Func)
+    known = isinstance(call, ast.Call) and all_of(script.called(call), Func, Bound)
     functions = [c.func.node for c in calls.callees(call)] if known else []  # type: ignore[arg-type]
     if any(map(is_generator, functions)):
         return []
@@ -369,6 +371,8 @@ def _of_call(script: Script, call: ast.Call) -> Array | None:
     if results := _returned(script, call):
         return _joined(results, script)
     dtype = keyword_of(call, "dtype")
+    if dtype is None and (name in TYPED or name in FILLED):  # ``np.zeros(n, np.int64)``
+        dtype = next(iter(call.args[2 if name == "numpy.full" else 1 :]), None)
     typed = dtype_named(script, dtype) if dtype is not None else ""
     first = first_argument(call)
     if drawn := _dice(script, call):
@@ -377,7 +381,7 @@ def _of_call(script: Script, call: ast.Call) -> Array | None:
         return Array(typed or ("float64" if name != "numpy.full" else ""), _sides(script, first))
     if name in COPIED and first is not None:
         copied = array_of(script, first) or _literal(script, first)
-        if copied is not None and not copied.tensor:
+        if copied is not None and not copied.tensor and (typed or dtype is None):
             return replace(copied, dtype=typed or copied.dtype, is_list=False)
         return Array(typed) if typed else None
     if name in JOINED and first is not None:

@@ -31,6 +31,15 @@ def module_in(source: Source, module: str) -> Spelled:
     )
 
 
+def numpy_in(source: Source) -> Spelled:
+    """The name of NumPy in a file, ``np`` where it has none."""
+    name, imports = module_in(source, "numpy")
+    if not imports:
+        return name, ()
+    name = source.fresh("np", "numpy")
+    return name, (Import(source, f"import numpy as {name}"),)
+
+
 def imported(source: Source, module: str, name: str) -> Spelled:
     """The name of ``module.name`` in a file that imports single names: ``from torch.utils.data
     import BatchSampler``.
