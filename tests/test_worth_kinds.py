@@ -1846,3 +1846,38 @@ def test_parts_of_what_a_function_makes_that_calls_itself(tmp_path: Path) -> Non
     script = model_of(tmp_path, RECURSES)
     scale = script.entry.tree.body[-1].value.right  # type: ignore[attr-defined]
     assert script.analysis(Makers).all(scale) == []
+
+
+TEMPERED = """
+import math
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1)).to(device)
+alpha = {alpha}
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+other = torch.optim.Adam([alpha], lr=1e-3)
+for step in range(100000):
+    loss = (net(torch.randn(256, 64, device=device)) * alpha.exp().sum()).mean()
+    optimizer.zero_grad()
+    other.zero_grad()
+    loss.backward()
+    optimizer.step()
+    other.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("alpha", "worth"),
+    [
+        ("torch.zeros(1, requires_grad=True, device=device)", False),
+        ("torch.tensor(math.log(0.2), device=device).requires_grad_()", False),
+        ("nn.Parameter(torch.tensor([0.5, 0.1], device=device))", False),
+        ("nn.Parameter(torch.zeros(3, 256, 256, device=device))", True),
+    ],
+)
+def test_an_optimizer_of_a_few_numbers(alpha: str, worth: bool) -> None:
+    found = apply("fused-optimizer", TEMPERED.format(alpha=alpha), min_gain=0.01)
+    assert len(found.fixes) == 1 + worth
+    assert any("[alpha]" in line for line in found.lines) is worth

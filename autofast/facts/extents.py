@@ -46,7 +46,8 @@ KEEP_ORDER = KEEP | wordset(  # the order of its strides,
     "detach sum mean argmax view reshape flatten unsqueeze squeeze repeat"
 )
 # at the most as many numbers,
-KEEP_SIZE = KEEP_ORDER - {"repeat"} | WRAP | wordset("permute transpose t cuda")
+KEEP_SIZE = KEEP_ORDER - {"repeat"} | WRAP
+KEEP_SIZE |= wordset("permute transpose t cuda requires_grad_ Parameter")
 # and its rows, where it works along other dimensions.
 ALONG = REDUCED | wordset("argmax unsqueeze squeeze flatten")
 
@@ -54,6 +55,7 @@ ALONG = REDUCED | wordset("argmax unsqueeze squeeze flatten")
 BY_SIDES = wordset("zeros ones empty rand randn random randperm")
 PRODUCTS = wordset("torch.addmm torch.mm torch.matmul")  # rows as of the matrix before the last
 MADE = BY_SIDES | wordset("arange full randint integers normal uniform standard_normal")
+LOGARITHMS = wordset("numpy.log math.log")
 JOINS = wordset("torch.stack torch.cat")
 TURNED = wordset("T mT H mH")
 MANY = 10**12  # numbers: as many as there may be
@@ -107,6 +109,10 @@ def most_numbers(script: Script, expr: ast.expr | None, depth: int = 0) -> int:
                 return math.prod(_most(script.values(side)) for side in sides)
             if script.library_function(expr) in JOINS and args and isinstance(args[0], SEQUENCES):
                 return sum(most_numbers(script, part, depth + 1) for part in args[0].elts)
+            if script.library_function(expr) in LOGARITHMS and args:
+                parts = [args[0]]
+        case ast.List(elts=elts):
+            return sum(most_numbers(script, part, depth + 1) for part in elts)
         case ast.Name() | ast.Attribute():
             values = _given_to(script, expr)
             if None in (values or [None]):  # the reader takes arrays of NumPy for numbers, too

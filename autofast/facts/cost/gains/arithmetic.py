@@ -31,8 +31,10 @@ from autofast.facts.cost.matmul_layers import (
 )
 from autofast.facts.cost.recurrent_cells import Cells
 from autofast.facts.cost.step import Cost, Estimate
+from autofast.facts.extents import most_numbers
 from autofast.facts.optimizers import asks_momentum
 from autofast.facts.parts import parts_of, trained_models
+from autofast.model.roles import Optimizer
 from autofast.model.script import Script
 from autofast.model.several import all_known, surely
 from autofast.model.source import statement_of
@@ -40,6 +42,7 @@ from autofast.model.values import Ext, const, of_kind
 from autofast.rule import Finding, Gain, Options
 
 CONVOLVES = re.compile(r"torch\.nn\.Conv")
+FEW_NUMBERS = 16  # of all parameters of an optimizer
 FEW_CHANNELS = 32  # of all convolutions: they are bound by launches and memory
 SMALL = Gain(0.0, f"its convolutions have {FEW_CHANNELS} channels at the most")
 ONE_CHANNEL = Gain(0.0, "in fp32, from images of one channel to numbers")
@@ -205,6 +208,8 @@ def algorithms(script: Script, options: Options, finding: Finding, beside: Findi
 def launches(script: Script, options: Options, finding: Finding, beside: Findings) -> Answer:
     """Of an update in a few kernels: next to nothing beside hundreds of passes through cells."""
     optimizer = next((o for o in script.optimizers if o.node is finding.node), None)
+    if optimizer is not None and _updates_single_numbers(script, optimizer):
+        return Gain(0.0, "it updates a few numbers, in a few kernels as it is")
     fewer, accesses = machine.UPDATE, machine.ACCESSES
     if optimizer is not None and optimizer.name == "SGD" and options.target != "cpu":
         if not asks_momentum(optimizer):
@@ -228,6 +233,15 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     share = step.fused(fewer * machine.GPU.launch, moved)
     words = f"the update of {step.tensors} parameters in one kernel"
     return _in_all(script, share, step) or Gain(share, words)
+
+
+def _updates_single_numbers(script: Script, optimizer: Optimizer) -> bool:
+    """``Adam([log_alpha])``: nothing but the temperature of a policy, the weight of a penalty."""
+    given = optimizer.args.given(0, "params")
+    match given.expr if given is not None else None:
+        case ast.List(elts=[_, *_] as parts) | ast.Tuple(elts=[_, *_] as parts):
+            return sum(most_numbers(script, e) for e in parts) <= FEW_NUMBERS
+    return False
 
 
 @of_default
