@@ -573,7 +573,18 @@ LOSSES = [
         "total += ((probs[:, c] - like[:, c]).pow(2).reshape(len(probs), -1).sum(1) - 0.5).sum()",
     ),
     (
-        EACH + "p, t = probs[i].flatten(), target[i].flatten()\n    total = total + p.max()",
+        EACH + "p, t = probs[i].reshape(-1), target[i].reshape(-1)\n    inter = (p * t).sum()\n"
+        "    total = total + 1.0 - (2.0 * inter + 1) / (p.sum() + t.sum() + 1)",
+        "p = probs.flatten(1)\nt = target.reshape(len(target), -1)\ninter = (p * t).sum(1)\n"
+        "total = total + (1.0 - (2.0 * inter + 1) / (p.sum(1) + t.sum(1) + 1)).sum()",
+    ),
+    (
+        EACH + "p = probs[i].flatten()\n    a, b = p.sum(), p.max()\n    total = total + a / b",
+        "p = probs.flatten(1)\na = p.sum(1)\nb = p.amax(1)\ntotal = total + (a / b).sum()",
+    ),
+    (
+        EACH
+        + "p, t = probs[i].flatten(), target[i].flatten()\n    p, t = t, p\n    total = total + t.max()",
         "",
     ),
     (EACH + "total = total * 2 + probs[i].sum()", ""),

@@ -22,12 +22,13 @@ from autofast.model.calls import (
     is_name,
     is_same_code,
     items_of,
+    names_in,
     only_target,
     variable_name,
 )
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import any_of, surely, wordset
+from autofast.model.several import any_in, any_of, surely, wordset
 from autofast.model.source import block_of, running
 from autofast.model.syntax import is_written
 from autofast.model.values import Arg, Const, Num, Tensor, of_kind
@@ -139,11 +140,14 @@ class _Numbers:
                     self.sums += [only_target(statement) or value]
                     yield f"{name} = {self.added(name, value)}"
                 else:
-                    named = self.value(value)
-                    if named.form is Form.NUMBER or named.kept:
-                        raise Refusal
-                    self.names[name] = replace(named, code=name, rank=ATOM)
-                    yield f"{name} = {named.code}"
+                    yield self.named(name, value)
+            case ast.Assign(
+                targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values) as together
+            ) if len(targets) == len(values):
+                names = [variable_name(target) for target in targets]
+                if not all(names) or any_in(names, names_in(together)):
+                    raise Refusal
+                yield from map(self.named, names, values)
             case ast.AugAssign(target=ast.Name(id=name) as total, op=ast.Add(), value=value):
                 self.sums.append(total)
                 yield f"{name} += {self.total(self.value(value))}"
@@ -151,6 +155,14 @@ class _Numbers:
                 self.lists[found[0]] = self.value(found[1])
             case _:
                 raise Refusal
+
+    def named(self, name: str, value: ast.expr) -> str:
+        """``name = value``"""
+        found = self.value(value)
+        if found.form is Form.NUMBER or found.kept:
+            raise Refusal
+        self.names[name] = replace(found, code=name, rank=ATOM)
+        return f"{name} = {found.code}"
 
     def is_sum(self, name: str, value: ast.expr) -> bool:
         """``total = total + ...``, of a variable that is made before the loop."""
