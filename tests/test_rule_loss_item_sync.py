@@ -1725,6 +1725,59 @@ def test_results_that_a_meter_gets_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
+    ("begins", "use", "expected"),
+    [
+        ("np.zeros(2)", "stats = 0.9 * stats + 0.1 * np.array(step(x, y))", "stats = 0.9 * stats + 0.1 * np.array("),
+        ("np.zeros(2)", "stats += step(x, y)", "stats += ("),
+        ("[]", "stats.append(step(x, y))", "stats.append("),
+    ],
+)  # fmt: skip
+def test_results_that_are_put_away_together(begins: str, use: str, expected: str) -> None:
+    """A running mean of all that an update of an agent returns."""
+    text = "import numpy as np\n" + STEP.replace("right\n", "len(x)\n")
+    text += f"stats = {begins}\nfor i, (x, y) in enumerate(loader):\n    {use}\n"
+    text += (
+        "    if i % 3 == 0:\n        print(np.mean(stats, axis=0))\nprint(np.mean(stats, axis=0))\n"
+    )
+    done = same(HEAD + text, "return loss.detach(), len(x)", ".append(step(x, y))")
+    assert f"{expected}" in done.text and "value[0].item(), value[1]" in done.text
+    refused(HEAD + text.replace("if i % 3 == 0:", "if i < 9:"), "used in every step")
+
+
+@pytest.mark.parametrize(
+    ("shown", "written"),
+    [
+        ("np.mean(losses)", True),
+        ("np.median(losses, overwrite_input=True)", False),
+        ("np.asarray(losses)", False),
+    ],
+)
+def test_a_list_that_numpy_computes_with(shown: str, written: bool) -> None:
+    """What is computed is none of the list, which may begin anew afterwards."""
+    text = "import numpy as np\n" + STEP.replace(", right\n", "\n")
+    text += "losses = []\nfor i, (x, y) in enumerate(loader):\n    losses.append(step(x, y))\n"
+    text += f"    if i % 3 == 0:\n        print({shown})\n        losses = []\nprint(losses)\n"
+    if written:
+        same(HEAD + text, "return loss.detach()")
+    else:
+        refused(HEAD + text, "use it in every step")
+
+
+def test_a_result_that_an_update_has_changed_since_it_was_read() -> None:
+    """The temperature of a policy: read before, and returned behind the update."""
+    text = "rest = torch.zeros(1, device=device, requires_grad=True)\n"
+    text += "optimizer.add_param_group({'params': [rest]})\nclass Held:\n    scale = rest\nheld = Held()\n"
+    step = STEP.replace("    out =", "    scale = held.scale.exp().item()\n    out =")
+    step = step.replace("loss = F", "loss = scale * held.scale.exp().sum() * F")
+    step = step.replace("return loss.item(), right", "return held.scale.exp().item(), right")
+    text += (
+        step
+        + "total = 0\nfor x, y in loader:\n    a, hits = step(x, y)\n    total += a\nprint(total)\n"
+    )
+    assert "return held.scale.exp().detach()" in same(HEAD + text).text
+
+
+@pytest.mark.parametrize(
     ("use", "reason"),
     [
         ("loss, hits = step(x, y)\n    print(loss, hits)", "use it in every step"),

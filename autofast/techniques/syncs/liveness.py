@@ -58,6 +58,11 @@ from autofast.techniques.syncs.steps import (
 from autofast.techniques.syncs.store_uses import holders_of
 from autofast.techniques.syncs.summable import is_summed
 
+# Functions that compute something new of a list, or an array.
+COMPUTES_ANEW = wordset(
+    "mean sum std var min max median average percentile quantile array stack", "numpy."
+) | wordset("mean fmean median stdev", "statistics.")
+CHOOSES = {"axis", "dtype", "keepdims", "ddof", "q"}
 KNOWN_BEFORE = wordset("shape size ndim dtype")
 LEAVING = wordset("sys.exit builtins.exit builtins.quit os._exit os.abort")
 RECORDED_LATER = "`--effect recipe` keeps it, and writes what was kept of 100 steps at once"
@@ -346,7 +351,7 @@ def _of_variable(script: Script, holder: ast.Name, sink: Sink, loop: Loop) -> It
             and not within(node, sink.statement)
             and (within(node, loop) or graph.may_follow(loop, node, common_loop(loop, node)))
         ):
-            if is_read(node) and _gives_another_name(node):
+            if is_read(node) and _gives_another_name(script, node):
                 raise Refusal(f"`{name}` may get another name on {at(node)}")
         yield node
 
@@ -385,7 +390,7 @@ def _is_part(statement: ast.AST | None) -> bool:
     return len(statement.targets) > 1 or isinstance(statement.value, TARGETS)
 
 
-def _gives_another_name(node: ast.Name) -> bool:
+def _gives_another_name(script: Script, node: ast.Name) -> bool:
     """``history = losses``, ``log["loss"] = losses``, ``Plot(losses)``: what is seen under another
     name would be seen too early.
     """
@@ -396,6 +401,8 @@ def _gives_another_name(node: ast.Name) -> bool:
         return False
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
         return parent.func.id not in PURE | {"print"}
+    if script.is_call(parent, *COMPUTES_ANEW) and node in parent.args[:1]:
+        return not {k.arg for k in parent.keywords} <= CHOOSES
     return not isinstance(
         parent, (ast.FormattedValue, ast.Compare, ast.BinOp, ast.BoolOp, ast.If, ast.UnaryOp)
     )

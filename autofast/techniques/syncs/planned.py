@@ -14,7 +14,7 @@ from autofast.facts.freshness import is_fresh
 from autofast.facts.parameter_loops import is_norm, parameter_loops
 from autofast.facts.switches import is_often
 from autofast.flow.loops import Loop, loop_of
-from autofast.flow.positions import index_in_block, is_always, statements_beside
+from autofast.flow.positions import index_in_block, is_always, position, statements_beside
 from autofast.flow.scopes import mentions
 from autofast.model.calls import is_method, only_target, put_into
 from autofast.model.script import Script
@@ -24,6 +24,8 @@ from autofast.model.source import (
     any_within,
     at,
     function_of,
+    is_same_function,
+    nodes_in,
     statement_of,
     within,
     within_any,
@@ -95,8 +97,21 @@ def is_read_anyway(script: Script, result: Read, found: list[Read]) -> bool:
         is_often(script, r.node, None)
         and is_always(r.node, r.statement)
         and in_each_step(script, r)
+        and not _is_updated_between(script, r.node, result.node)
         for r in others
     )
+
+
+def _is_updated_between(script: Script, first: ast.AST, second: ast.AST) -> bool:
+    """Whether parameters change in the function between two places, of which both compute
+    something: ``self.log_alpha.exp()``.
+    """
+    called = {call.func for call in nodes_in(first, ast.Call)}
+    if not set(nodes_in(first, ast.Attribute)) - called:
+        return False
+    low, high = sorted(map(position, (first, second)))
+    updates = (u.site.node for step in script.steps for u in step.updates)
+    return any(is_same_function(u, first) and low < position(u) < high for u in updates)
 
 
 def as_changed(made: Changed, asks: Question | None = None) -> Iterator[Found]:

@@ -210,8 +210,9 @@ def _at_caller(
     match parent:
         case ast.Starred() if several:  # `meter.update(*step(x))`
             mine = Read(parent, call, _taken_apart(script, statement, results), read.tensors)
-        case _ if several:
-            raise Refusal(f"the results are not taken apart where they are returned ({at(call)})")
+        case _ if several:  # `np.array(step(x))`
+            together = f"({_taken_apart(script, statement, results)})"
+            mine = Read(call, call, together, read.tensors)
         case _:
             mine = Read(call, call, read.how, read.tensors)
     try:
