@@ -112,7 +112,7 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
     cost = script.analysis(Cost)
     if cost.is_beside_training(finding.node):
         words = "a copy from the host in every step of an evaluation"
-        return Gain(EVALUATION * 0.02, words, joins=True)
+        return Gain(EVALUATION * 0.02, words, joins=_is_in_place(finding))
     changed = changed_nodes(beside)
     moved = [
         t for t in script.transfers if t.to_device and not is_begun(t) and t.node not in changed
@@ -132,7 +132,8 @@ def in_steps(script: Script, options: Options, finding: Finding, beside: Finding
         return Gain(0.0, step.words)
     share = max([1, *times]) * machine.WAIT / max(step.host, step.device)
     if cost.is_in_training(finding.node) and share < options.min_gain:
-        return Gain(share, "a small copy from the host beside many launches", joins=True)
+        words = "a small copy from the host beside many launches"
+        return Gain(share, words, joins=_is_in_place(finding))
     return Gain(0.02, "a copy from the host in every step", known=False)
 
 
@@ -142,6 +143,12 @@ def _is_shorter(finding: Finding) -> bool:
     named = any(k.arg == "device" for n in there for k in getattr(n, "keywords", ()))
     more = any(getattr(edit, "name", "") for edit in finding.edits)
     return (named or not more) and all(statement_of(n) is own for n in there)
+
+
+def _is_in_place(finding: Finding) -> bool:
+    """Whether a fix changes the line of its finding alone."""
+    own = statement_of(finding.node)
+    return all(statement_of(n) is own for n in touched_nodes(finding))
 
 
 def _of_rows(script: Script, finding: Finding, beside: Findings) -> bool:
