@@ -608,6 +608,55 @@ def test_convolutions_of_known_sizes_take_no_longer(
         assert apply(rule, text).fixes
 
 
+ROWS_OF_LISTS = """
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Windows(Dataset):
+    def __init__(self, table, length):
+        self.rows, self.length = table{kept}, length
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        hours = {hours}
+        return torch.tensor(self.rows[i][i : i + self.length]), hours
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(Windows(np.zeros((5000, 9000)), {length}), batch_size=64, shuffle=True)
+model = nn.Linear({length}, 1).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(100):
+    for x, hours in loader:
+        loss = model(x.float().to(device)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+HOURS = "torch.tensor([(h % 24, h // 24) for h in range(i, i + self.length)])"
+
+
+@pytest.mark.parametrize(
+    ("kept", "hours", "length", "worth"),
+    [
+        (".tolist()", HOURS, 512, True),
+        (".tolist()", HOURS, 64, False),
+        (".tolist()", "torch.tensor(i * 2)", 512, False),
+        ("", HOURS, 512, False),  # an array, whose memory is copied
+    ],
+)
+def test_numbers_of_lists_that_items_are_made_of(
+    kept: str, hours: str, length: int, worth: bool
+) -> None:
+    text = ROWS_OF_LISTS.format(kept=kept, hours=hours, length=length)
+    assert bool(apply("num-workers", text).fixes) is worth
+
+
 BROUGHT = """
 import albumentations as A
 import cv2

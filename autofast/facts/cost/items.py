@@ -14,20 +14,21 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from autofast.facts.arrays import made_of
 from autofast.facts.cost import bounds, inputs, machine
 from autofast.facts.cost.run_counts import SHORT
 from autofast.facts.extents import sides_of
 from autofast.facts.transforms import short_name as kind_of, steps_of
 from autofast.flow.loops import is_repeated
 from autofast.model import names
-from autofast.model.calls import short_name
+from autofast.model.calls import is_method, root_of, short_name
 from autofast.model.kinds import remembers
 from autofast.model.names import first_part
 from autofast.model.roles import Dataset, Loader
 from autofast.model.script import Script
 from autofast.model.several import all_known, surely, wordset
 from autofast.model.source import live_nodes, nodes_in, outwards, walk
-from autofast.model.syntax import COMPREHENSIONS, LOOPS
+from autofast.model.syntax import COMPREHENSIONS, LOOPS, SEQUENCES, VARIABLES
 from autofast.model.values import (
     Bound,
     Const,
@@ -52,6 +53,8 @@ SLOW = {"numpy.pad": 30e-6, "numpy.rot90": 6e-6, "numpy.clip": 5e-6, "torch.stft
 CHEAP = wordset("numpy.random.rand numpy.random.random torch.is_tensor")
 METHOD = 1.5e-6  # of an array
 OPERATION = 10e-9  # of Python, on numbers: 120 us for 1,024 turns with six of them
+LISTED = 20e-9  # a number that torch takes out of a list, half of what was measured
+TAKES_LISTS = wordset("tensor as_tensor FloatTensor LongTensor Tensor", "torch.")
 DRAWN = 2.5e-9  # a number of a generator of NumPy
 DRAWS = wordset("normal uniform rand randn random random_sample standard_normal")
 TEXT = 20e-6  # of a fast tokenizer of transformers 5, for eight words
@@ -185,6 +188,7 @@ def _once(script: Script, node: ast.AST, figure: Figure) -> float:
         case ast.Call(func=func):
             found = [_of(script, t, figure) for t in script.values(func)]
             more = WORD * _cut_to(script, node) + DRAWN * _drawn(script, node)
+            more += LISTED * _listed(script, node)
             return min(found, default=0.0) + (0.0 if figure.files else more)
         case ast.Subscript(value=held) if not figure.files and script.must_be(held, Tensor):
             return METHOD
@@ -199,6 +203,30 @@ def _drawn(script: Script, call: ast.Call) -> int:
         return 0
     sizes = [bounds.whole_number(script.values(e)) for e in sides_of(script, call)]
     return math.prod(n for n in sizes if n is not None) if len(sizes) > 1 else 0
+
+
+def _listed(script: Script, call: ast.Call) -> int:
+    """How many numbers of Python ``torch.tensor(rows[i][t : t + n])`` and ``torch.tensor([(h, 0)
+    for h in range(n)])`` take one by one, as far as they are known; 0 of other calls.
+    """
+    if not call.args or not script.is_call(call, *TAKES_LISTS):
+        return 0
+    match given := call.args[0]:
+        case ast.ListComp(elt=elt):
+            each = len(elt.elts) if isinstance(elt, SEQUENCES) else 1
+            return each * (bounds.range_turns(script, given) or 0)
+        case ast.Subscript(slice=ast.Slice(lower=first, upper=ast.expr() as last)):
+            return (bounds.width(script, first, last) or 0) if _is_a_list(script, given) else 0
+    return 0
+
+
+def _is_a_list(script: Script, part: ast.expr) -> bool:
+    """Whether it certainly is a part of a list: of ``array.tolist()``, that an attribute holds."""
+    if script.must_be(part, Seq):
+        return True
+    whole = root_of(part, ast.Subscript)
+    made = made_of(script, whole) if isinstance(whole, VARIABLES) else []
+    return surely(is_method(e, "tolist") for e in made)
 
 
 def _cut_to(script: Script, call: ast.Call) -> int:
