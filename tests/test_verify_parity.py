@@ -6,7 +6,7 @@ import ast
 import importlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -763,6 +763,21 @@ def test_clipping_leaves_a_fingerprint() -> None:
     assert new.passed is False and "3 of 5 of the original's exceed that" in new.text
     assert check(settings.clipping(two(clipped, tighter))).passed is False
     assert not table.asked([row_of("gradient clipping")], two(clipped, free, "recipe"))
+
+
+def test_norms_that_happen_to_be_near_their_greatest_are_not_clipped() -> None:
+    def left(norms: Sequence[float], lefts: Sequence[float]) -> Run:
+        made = normed(*norms)
+        steps = [replace(s, left_norm=x) for s, x in zip(made.record.steps, lefts, strict=True)]
+        return replace(made, records=(replace(made.record, steps=tuple(steps)),))
+
+    level = (0.2423, 0.24229, 0.24228, 0.21, 0.2)
+    more = (0.2453, 0.2421, 0.2419, 0.21, 0.2)
+    assert settings.clipping(two(left(more, more), left(level, level))) is None
+    clipped = check(
+        settings.clipping(two(left(more, more), left(level, (0.3, 0.26, 0.25, 0.21, 0.2))))
+    )
+    assert clipped.passed is False
 
 
 def test_counters() -> None:

@@ -12,7 +12,7 @@ from autofast.verify.estimates import fmean, gap
 from autofast.verify.evidence import course
 from autofast.verify.evidence.gathered import Evidence, taken
 from autofast.verify.evidence.numbered import plain
-from autofast.verify.evidence.record import Numbers, Record, Run
+from autofast.verify.evidence.record import Numbers, Record, Run, Step
 from autofast.verify.judging.invariants import shown
 from autofast.verify.result import Check, differs, holds, unclear, untold
 
@@ -162,19 +162,25 @@ def _same_setting(x: str, y: str) -> bool:
 CLIP = 1e-3  # clip_grad_norm_ leaves a norm that is its limit to 1e-6 / limit
 
 
-def _clipped(values: Sequence[float]) -> float | None:
+def _clipped(steps: Sequence[Step]) -> float | None:
     """The limit to which gradients were clipped, as their norms tell: several lie exactly at their
-    maximum, a fifth at least of those near it.
+    maximum, a fifth at least of those near it, and the last backward had left other ones.
     """
+    values = [s.grad_norm or 0.0 for s in steps]
     top = max(values, default=0.0)
-    at = sum(v >= top * (1 - CLIP) for v in values)
+    at = sum(v >= top * (1 - CLIP) and _left_another(s) for s, v in zip(steps, values, strict=True))
     near = sum(v >= top * 0.95 for v in values)
     return top if top > 0 and at >= 3 and at >= near / 5 else None
 
 
-def _gradients(runs: Sequence[Run]) -> dict[int, list[float]]:
+def _left_another(step: Step) -> bool:
+    left, norm = step.left_norm, step.grad_norm or 0.0
+    return left is None or not math.isclose(left, norm, rel_tol=1e-6)
+
+
+def _gradients(runs: Sequence[Run]) -> dict[int, list[Step]]:
     return grouped(
-        (s.optimizer, s.grad_norm)
+        (s.optimizer, s)
         for run in runs
         for s in taken(run)
         if s.grad_norm is not None and math.isfinite(s.grad_norm)
@@ -190,9 +196,10 @@ def clipping(ev: Evidence) -> Check | None:
     """
     before, after = map(_gradients, course.arms(ev))
     limits = []
-    for optimizer, a in before.items():
-        b = after.get(optimizer, [])
-        one, two = _clipped(a), _clipped(b)
+    for optimizer, steps in before.items():
+        some = (steps, after.get(optimizer, []))
+        one, two = map(_clipped, some)
+        a, b = ([s.grad_norm or 0.0 for s in arm] for arm in some)
         if one is not None:
             over = sum(v > one * 1.01 for v in b)
             if over:
