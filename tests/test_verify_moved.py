@@ -1,5 +1,5 @@
 """What is made of samples in the data set of the one script and after loading in the other: the
-training sees what the models are given."""
+training sees what the models are given, and what losses are given beside it."""
 
 from __future__ import annotations
 
@@ -57,6 +57,16 @@ OF_THE_BATCH = """        n = len(x)
         x = torch.where(torch.rand(n, 1, 1, 1) < 0.5, x.flip(-1), x)
         x = (x * (0.8 + 0.4 * torch.rand(n, 1, 1, 1)) - MEAN) / STD
         loss = F"""
+WITH_TARGET = ("        x = X[i]\n        return (x - MEAN) / STD, Y[i]\n", """        x, y = X[i], Y[i]
+        if torch.rand(()) < 0.5:
+            x, y = x.flip(-1), y.flip(0)
+        return (x - MEAN) / STD, y
+""")  # fmt: skip
+TURNED = """        turn = torch.rand(len(x), 1) < 0.5
+        y = torch.where(turn, y.flip(1), y)
+        x = (torch.where(turn[..., None, None], x.flip(-1), x) - MEAN) / STD
+        loss = F"""
+OTHER_TURN = TURNED.replace("(turn,", "(torch.rand(len(x), 1) < 0.5,")
 
 
 @pytest.mark.parametrize(
@@ -69,8 +79,10 @@ OF_THE_BATCH = """        n = len(x)
         ([AT_RANDOM], [BARE, (IN_LOOP, OF_THE_BATCH.replace("0.8 + 0.4", "0.9 + 0.2"))], False),
         ([AT_RANDOM], [BARE, (IN_LOOP, OF_THE_BATCH.replace("rand(n, 1, 1, 1)) -", "rand(1)) -"))], False),
         ([AT_RANDOM], [BARE, NORMED], False),
+        ([WITH_TARGET], [BARE, (IN_LOOP, TURNED)], True),
+        ([WITH_TARGET], [BARE, (IN_LOOP, OTHER_TURN)], False),
     ],
-    ids=["after loading", "before loading", "otherwise", "at random", "less so", "one for all", "never"],
+    ids=["after loading", "before loading", "otherwise", "at random", "less so", "one for all", "never", "with its target", "without it"],
 )  # fmt: skip
 def test_what_is_made_of_samples_before_and_after_loading(
     tmp_path: Path, before: list[tuple[str, str]], edits: list[tuple[str, str]], sound: bool

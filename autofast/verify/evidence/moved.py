@@ -3,7 +3,9 @@ other loads: what is normalised, or changed at random, in the data set of the on
 loading in the other, and the training sees only what the model is given.
 
 In the one script a tensor of every batch is just what a model is given, call by call; in the other
-it is not. Then what the model is given stands for it there, in checksums and single items alike.
+it is not. Then what the model is given stands for it there, in checksums and single items alike. Of
+a tensor beside it that no model is given (a mask that is turned with its picture), and that changes
+at random in one of the two alone, nothing is known then but what losses are given.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Place:
     name: str
 
     def passes(self, record: Record) -> list[Pass]:
-        return [p for p in record.passes if p.training and p.loader == self.loader]
+        return _passes(record, self.loader)
 
     def loaded(self, record: Record) -> list[float]:
         return [x for p in self.passes(record) for x in p.leaves[self.leaf]]
@@ -45,6 +47,10 @@ class Place:
         return _equal(one, two) if one and len(one) == len(two) else None
 
 
+def _passes(record: Record, loader: int) -> list[Pass]:
+    return [p for p in record.passes if p.training and p.loader == loader]
+
+
 def _equal(one: Sequence[float], two: Sequence[float]) -> bool:
     return all(gap(x, y) <= SAME * abs(x) for x, y in zip(one, two, strict=True))
 
@@ -55,7 +61,9 @@ def as_given(a: Run, b: Run, runs: Iterable[Run]) -> dict[int, Run]:
     if any(not run.ok or len(run.records) != 1 for run in (a, b)):
         return {}
     found: dict[int, Run] = {}
-    for place in _places(a, b):
+    moved: set[int] = set()
+    places = list(_places(a, b))
+    for place in places:
         told = [place.as_loaded(run.record) for run in (a, b)]
         if sorted(map(str, told)) != ["False", "True"] or _load_alike(place, a, b):
             continue
@@ -64,7 +72,60 @@ def as_given(a: Run, b: Run, runs: Iterable[Run]) -> dict[int, Run]:
         if all(len(run.records) == 1 and _fits(place, run.record) for run in mine):
             changed = ((id(run), run) for run in runs if run.arm == arm and run.ok)
             found |= {k: _moved(place, found.get(k, run)) for k, run in changed}
+            moved.add(place.loader)
+    for loader, leaf in _targets(moved, places, a, b):
+        some = ((id(run), run) for run in runs if run.ok and len(run.records) == 1)
+        found |= {k: _without(loader, leaf, found.get(k, run)) for k, run in some}
     return found
+
+
+def _targets(moved: set[int], given: Sequence[Place], a: Run, b: Run) -> Iterator[tuple[int, int]]:
+    """Tensors that no model is given, the last ones first, and that change from pass to pass in one
+    of the two alone."""
+    known = {(place.loader, place.leaf) for place in given}
+    for loader in moved:
+        least = min(len(p.leaves) for run in (a, b) for p in _passes(run.record, loader))
+        for leaf in reversed(range(least)):
+            if (loader, leaf) not in known and {_changes(run, loader, leaf) for run in (a, b)} == {False, True}:  # fmt: skip
+                yield loader, leaf
+
+
+def _changes(run: Run, loader: int, leaf: int) -> bool | None:
+    """Whether items are others in another pass; None: not known."""
+    found: dict[int, float] = {}
+    again = False
+    for one in _passes(run.record, loader):
+        for (indices, rows), total in zip(one.items, one.leaves[leaf], strict=False):
+            row = _row(rows, total)
+            for index, x in zip(indices, rows[ROWS * row] if row is not None else (), strict=False):
+                again = again or index in found
+                if gap(found.setdefault(index, x), x) > SAME * abs(x):
+                    return True
+    return False if again else None
+
+
+def _without(loader: int, leaf: int, run: Run) -> Run:
+    passes = (
+        _without_leaf(p, leaf) if p.training and p.loader == loader and len(p.leaves) > leaf else p
+        for p in run.record.passes
+    )
+    return replace(run, records=(replace(run.record, passes=tuple(passes)),))
+
+
+def _without_leaf(one: Pass, leaf: int) -> Pass:
+    lost = one.leaves[leaf]
+    sums = (x - y * (1 + leaf / 8) for x, y in zip(one.checksums, lost, strict=True))
+    places = [_row(rows, y) for (_, rows), y in zip(one.items, lost, strict=False)]
+    items = tuple(
+        (indices, rows if k is None else (*rows[: ROWS * k], *rows[ROWS * (k + 1) :]))
+        for (indices, rows), k in zip(one.items, places, strict=True)
+    )
+    sketches = tuple(
+        shown if k is None else (*shown[:k], *shown[k + 1 :])
+        for shown, k in zip(one.sketches, places, strict=True)
+    )
+    leaves = (*one.leaves[:leaf], (), *one.leaves[leaf + 1 :])
+    return replace(one, checksums=tuple(sums), leaves=leaves, items=items, sketches=sketches)
 
 
 def _load_alike(place: Place, *runs: Run) -> bool:
