@@ -99,6 +99,78 @@ def test_what_is_made_of_samples_before_and_after_loading(
     assert bool(wrong) is not sound and (found.verdict is Sameness.DIFFERENT) is not sound, found
 
 
+LOADER = "loader = DataLoader(Pictures(), batch_size=20, shuffle=True)\n"
+THREAD = """import queue, threading
+
+
+def ahead(loader):
+    batches, end = queue.Queue(4), object()
+
+    def work():
+        for batch in loader:
+            batches.put(batch)
+        batches.put(end)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while (batch := batches.get()) is not end:
+        yield batch
+    thread.join()
+
+
+"""
+ONE_AHEAD = """def ahead(loader):
+    rest = iter(loader)
+    coming = next(rest, None)
+    while coming is not None:
+        batch, coming = coming, next(rest, None)
+        yield batch
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("ahead", "verdict"),
+    [
+        (THREAD, Sameness.IDENTICAL),
+        (ONE_AHEAD, Sameness.IDENTICAL),
+        (ONE_AHEAD.replace("yield batch", "yield coming or batch"), Sameness.DIFFERENT),
+    ],
+    ids=["by a thread", "one", "and not given"],
+)
+def test_batches_are_taken_ahead(tmp_path: Path, ahead: str, verdict: Sameness) -> None:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "train.py").write_text(SCRIPT)
+    edits = (("in loader:", "in ahead(loader):"), (LOADER, ahead + LOADER))
+    bench = Bench(tmp_path, folder)
+    found = bench.judge(Case("", "train", "unknown", edits, folder=folder), seeds=4)
+    bench.close()
+    assert found.verdict is verdict, found
+
+
+EVALUATED = """
+    with torch.no_grad():
+        off = sum(F.mse_loss(net((x - MEAN) / STD), y, reduction="sum").item() for x, y in held)
+    print(f"epoch {epoch} off {off / 100:.3f}")
+"""
+HELD = "held = DataLoader(torch.utils.data.TensorDataset(X[:100], Y[:100]), batch_size=16)\n"
+
+
+@pytest.mark.parametrize(("rows", "right"), [(100, True), (96, False)])
+def test_an_evaluation_from_memory(tmp_path: Path, rows: int, right: bool) -> None:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "train.py").write_text(_edited(SCRIPT, [(LOADER, HELD + LOADER)]) + EVALUATED)
+    edit = (HELD, f"held = [(X[:{rows}], Y[:{rows}])]\n")
+    bench = Bench(tmp_path, folder)
+    found = bench.judge(Case("", "train", "unknown", (edit,), folder=folder), seeds=4)
+    bench.close()
+    name = next(check for check in found.checks if check.name == "samples for each step")
+    assert (found.verdict is Sameness.EQUIVALENT) is right and bool(name.passed) is right, found
+
+
 def _edited(text: str, edits: list[tuple[str, str]]) -> str:
     for old, new in edits:
         text = text.replace(old, new)

@@ -17,7 +17,7 @@ from hypothesis import given, settings as tried, strategies as st
 from autofast.verify import judging
 from autofast.verify.evidence import alike, figures
 from autofast.verify.evidence.gathered import gather
-from autofast.verify.evidence.record import FULL, NORMS, Checkpoint, Pass, Run, TensorPrint
+from autofast.verify.evidence.record import FULL, NORMS, Call, Checkpoint, Pass, Run, TensorPrint
 from autofast.verify.judging import invariants, parity, printed, samples, settings, table, tensors
 from autofast.verify.result import Check, Sameness, differs, holds, unclear
 from tests.verify_runs import record, run, step
@@ -334,6 +334,26 @@ def test_ranks_are_summed() -> None:
         ).verdict
         is Sameness.DIFFERENT
     )
+
+
+@pytest.mark.parametrize(
+    ("taken", "given_", "passed"),
+    [
+        ((12, 4, 4, 4, 0, 0), 4, True),  # two ahead, and no more in the end
+        ((8, 4, 4, 4, 4, 4), 4, True),  # one ahead, the last of which is never trained on
+        ((8, 8, 8, 8, 8, 8), 4, False),  # every second batch is lost
+        ((8, 4, 4, 4, 4, 0), 8, False),
+        ((8, 0, 8, 0, 4, 4), 4, True),
+    ],
+)
+def test_batches_that_are_taken_ahead(taken: tuple[int, ...], given_: int, passed: bool) -> None:
+    def taking(samples: Sequence[int], each: int) -> Run:
+        steps = [step(i, 0.01, samples=n, backwards=1) for i, n in enumerate(samples)]
+        calls = tuple(Call(0, each, {}, i) for i in range(6))
+        return run(record(steps, calls=calls))
+
+    found = check(invariants.samples(two(taking((4,) * 6, 4), taking(taken, given_))))
+    assert found.passed is passed and (passed or found.verdict is Sameness.BROKEN), found
 
 
 def test_steps_that_a_scaler_leaves_out() -> None:
