@@ -101,8 +101,7 @@ def same(found: Applied) -> bool:
             "torch.tensor(np.array([rng.randn(3), rng.randn(3)]))",
         ),
         ("torch.FloatTensor([observe()])", "torch.FloatTensor(np.array([observe()]))"),
-        ("torch.LongTensor([rng.randint(0, 9, 4)] * 2)", "torch.LongTensor(np.array([rng.randint(0, 9, 4)] * 2))"),
-        ("torch.FloatTensor([[observe()], [observe()]])", "torch.FloatTensor(np.array([[observe()], [observe()]]))"),
+        ("torch.LongTensor([rng.randint(0, 9, 4)])", "torch.LongTensor(np.array([rng.randint(0, 9, 4)]))"),
         (
             "torch.tensor(rng.randn(2, 3).tolist(), device=device)",
             "torch.tensor(rng.randn(2, 3), device=device, dtype=torch.float32)",
@@ -126,6 +125,9 @@ def test_one_array_comes_first(expr: str, expected: str) -> None:
         "torch.tensor(batch.state).sum(1).float()",
         "torch.LongTensor(batch.action)",  # numbers of Python
         "torch.FloatTensor([float(r.done) for r in rows])",
+        "torch.FloatTensor([sum(batch.action), random.random()])",
+        "torch.FloatTensor([[sum(batch.action), r.done] for r in rows])",
+        "torch.LongTensor([sum(batch.action) for r in rows])",
         "torch.FloatTensor(np.stack(batch.state))",
         "torch.tensor([net(torch.ones(4, device=device)).sum(), loss], dtype=torch.float32)",
         "torch.as_tensor(rng.randn(2, 3).tolist())",

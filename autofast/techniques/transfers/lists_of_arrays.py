@@ -13,8 +13,9 @@ from autofast.model.calls import is_method, keyword_of
 from autofast.model.events import Site
 from autofast.model.names import first_part
 from autofast.model.script import Script
-from autofast.model.several import surely, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import parent_of, source_of
+from autofast.model.syntax import SEQUENCES
 from autofast.model.values import Const, Num, Seq, Tensor, Thing, Unknown, Values
 from autofast.ops.families import REGROUPING
 from autofast.write.imports import numpy_in
@@ -42,7 +43,8 @@ def lists_of_arrays(script: Script) -> Iterator[tuple[Site, Edits, str]]:
                 "device",
             }:
                 found = script.values(given)
-                if is_list(found) and _may_hold_arrays(found) and _keeps_type(script, site.node):
+                held = is_list(found) and _may_hold_arrays(script, site.node, found)
+                if held and _keeps_type(script, site.node):
                     yield site, *_as_one_array(script, given, found)
                 elif edits := _without_a_list(script, site.node, given):
                     yield site, edits, ""
@@ -70,14 +72,28 @@ def _leaves(found: Values, depth: int = 0) -> Iterator[Thing]:
             yield thing
 
 
-def _may_hold_arrays(found: Values) -> bool:
-    """Whether an element may be an array, as far as is known: numbers of Python alone take no
+def _may_hold_arrays(script: Script, call: ast.Call, found: Values) -> bool:
+    """Whether elements may be arrays, as far as is known: numbers of Python alone hardly take
     longer one by one.
     """
-    return any(
-        isinstance(t, Unknown) or (type(t) is Num and not t.scalar and t.synced is None)
-        for t in _leaves(found)
-    )
+    given = call.args[0]
+    if any(isinstance(t, Unknown) and first_part(t.name) != "random" for t in _leaves(found)):
+        return True
+    known = array_of(script, given)
+    if known is not None and known.is_list:
+        return known.rank != 1
+    if isinstance(given, SEQUENCES):
+        return any(array_of(script, e) is not None for e in given.elts)
+    elements = [t for thing in of_kind(found, Seq) for t in thing.any()]
+    plain = [t for t in elements if type(t) is Num and not t.scalar and t.synced is None]
+    return bool(plain) and not _is_of_integers(script, call)
+
+
+def _is_of_integers(script: Script, call: ast.Call) -> bool:
+    """Whether the tensor has whole numbers, as indices that lists hold."""
+    said = keyword_of(call, "dtype")
+    dtype = dtype_named(script, said) if said is not None else ""
+    return dtype.startswith("int") or script.is_call(call, "torch.LongTensor", "torch.IntTensor")
 
 
 def _is_of_numpy(thing: Thing) -> bool:
