@@ -574,3 +574,12 @@ def test_since_when_weights_are_as_they_are(tmp_path: Path) -> None:
     record = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL).record
     found = {m: [one.weights for one in record.evaluations if one.model == m] for m in (0, 1)}
     assert sorted(found.values()) == [[0, 0, 0, 3, 3, 3], [0, 1, 2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize(("choices", "wrong"), [(24, False), (20, False), (4, True), (0, True)])
+def test_an_action_chosen_by_an_even_number_is_no_evaluation(choices: int, wrong: bool) -> None:
+    """In place of a choice for each of 16; what is more is noise."""
+    before = [sized(more={"choices 16": choices}, seed=seed) for seed in (0, 0, 1)]
+    after = [sized("rewritten", idle={"numbers 16": 20}, seed=seed) for seed in (0, 1)]
+    check = draws.check(gather("unknown", before + after))
+    assert (check is not None and "without gradients" in check.text) is wrong, check

@@ -107,8 +107,18 @@ def _idle(ev: Evidence) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 def in_evaluation(ev: Evidence) -> bool:
     """The other script alone draws numbers without gradients, and none less with them. Whether
     they have a part in anything, weights that move by themselves tell."""
-    rows = _idle(ev.uncut or ev)
-    return surely(y > 0 == x and 2 * (more - all_) >= y for (x, all_), (y, more) in rows)
+    pairs = (ev.uncut or ev).pairs
+    rows = zip(_idle(ev.uncut or ev), pairs, strict=True)
+    return surely(
+        y > max(0, _entries(a) - _entries(b)) and not x and 2 * (more - all_) >= y
+        for ((x, all_), (y, more)), (a, b) in rows
+    )
+
+
+def _entries(run: Run) -> float:
+    """Of all choices: one among a few (an action) may be made by comparing an even number."""
+    counted = [_by_size(_drawn(run, phase), 1) for phase in ("whole", "idle")]
+    return sum(n for some in counted for (kind, _), (_, n) in some.items() if kind == "choices")
 
 
 def _gone(one: Drawn, two: Drawn) -> Counter[str]:
