@@ -9,8 +9,10 @@ somebody asks:
             self.read()
 
     def read(self):
-        for val, n in self.__dict__.pop("kept", ()):
-            self.update(val.item(), n)
+        if self.kept:
+            kept, self.kept = self.kept, ()
+            for val, n in kept:
+                self.update(val.item(), n)
         return self
 
 The very same method counts the very same numbers in the same order, before anything else looks at
@@ -211,8 +213,10 @@ def {keep}({me}, {", ".join(self._spelled())}):
         {me}.{reads}()"""
         reading = f"""
 def {reads}({me}):
-    for {each if len(names) > 1 else f"{each},"} in {me}.__dict__.pop("{kept}", ()):
-        {me}.{self.name}({given})
+    if {me}.{kept}:
+        {kept}, {me}.{kept} = {me}.{kept}, ()
+        for {each if len(names) > 1 else f"{each},"} in {kept}:
+            {me}.{self.name}({given})
     return {me}"""
         first = of_kind(self.cls.node.body, ast.FunctionDef)[0]
         edits: list[Edit] = [
