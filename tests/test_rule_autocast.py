@@ -1475,6 +1475,18 @@ def test_factorisations_in_a_model_stay_in_fp32(forward: str):
 def test_sines_of_what_no_product_gives():
     """Fp32 data times numbers are fp32 under autocast."""
     assert alone(changed("torch.relu(self.a(x))", "torch.relu(self.a(torch.sin(30 * x)))")).fixes
+    learned = "w = self.a.weight[:1].view(1, -1)\n        h = torch.sin(x * w * 2 * 3.14)\n"
+    body = f"{learned}        return self.b(torch.relu(self.a(h)))"
+    assert alone(changed("return self.b(torch.relu(self.a(x)))", body)).fixes
+
+
+@pytest.mark.parametrize(
+    "angle", ["h = self.a(x)\n        h *= 2\n        h", "h = self.a(x).view(-1, 32)\n        h"]
+)
+def test_sines_of_what_a_layer_gives(angle: str):
+    body = f"{angle} = 30 * h\n        return self.b(torch.sin(h))"
+    done = alone(changed("return self.b(torch.relu(self.a(x)))", body))
+    assert not done.fixes and "sine or cosine" in done.refusals
 
 
 # ------------------------------------------------------------------------- where it would be slower

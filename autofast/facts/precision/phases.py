@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator
 
 from autofast.facts.precision.code import Code
 from autofast.flow.program import Flow
-from autofast.model.calls import literal_of
+from autofast.model.calls import arguments_of, literal_of
 from autofast.model.kinds import is_module
 from autofast.model.names import last_part
 from autofast.model.script import Script
-from autofast.model.several import of_kind, wordset
+from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import at, walk
 from autofast.model.syntax import is_operation
-from autofast.model.values import Num, Tensor, Thing
-from autofast.ops import autocast
+from autofast.model.values import Num, Ref, Tensor, Thing, begins
+from autofast.ops import autocast, op
 
 PERIODIC = wordset("sin cos tan sin_ cos_ tan_ sinc polar")
 
@@ -68,9 +68,26 @@ def _is_scaled_layer(script: Script, expr: ast.expr) -> bool:
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 for factor, rest in ((left, right), (right, left)):
                     is_number = literal_of(factor) is not None or script.must_be(factor, Num)
-                    if is_number and any(map(_is_computed, script.values(rest))):
+                    if is_number and _comes_of_layer(script, rest):
                         return True
     return False
+
+
+def _comes_of_layer(script: Script, expr: ast.expr, depth: int = 6) -> bool:
+    """Whether a layer may have made it: not of data times weights, which are fp32."""
+    flow, parts = script.analysis(Flow), list[ast.expr]()
+    match expr:
+        case ast.BinOp(left=left, right=right):
+            parts = [left, right]
+        case ast.Call() if surely(begins(t, Ref, "einops.") for t in script.called(expr)):
+            parts = arguments_of(expr)
+        case ast.Call() if op((found := script.operation(expr))[0]) is not None:
+            parts = found[1]
+        case ast.Name() if not any(d.is_augmented for d in flow.reaching(expr)):
+            parts = flow.values(expr)
+    if parts and depth:
+        return any(_comes_of_layer(script, part, depth - 1) for part in parts)
+    return any(map(_is_computed, script.values(expr)))
 
 
 def _is_computed(thing: Thing) -> bool:
