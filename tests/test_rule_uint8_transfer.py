@@ -165,7 +165,7 @@ def test_verify_takes_the_floats_for_the_data(tmp_path: Path) -> None:
         path.write_text(f"exec(open({str(PRETEND)!r}).read())\n{text}")
         records.append(probe(tmp_path / name, str(path), detail=FULL).record)
     before, after = ([p for p in record.passes if p.training] for record in records)
-    assert [p.bytes for p in before] == [False, False] and [p.bytes for p in after] == [True, True]
+    assert [p.made for p in before] == [False, False] and [p.made for p in after] == [True, True]
     for p, q in zip(before, after, strict=True):
         assert q.checksums == pytest.approx(p.checksums, rel=1e-12)
         assert (p.leaves, p.items, p.sketches) == (q.leaves, q.items, q.sketches)

@@ -40,7 +40,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     Record: wordset("""model start saves calls modules lines written dropouts masked scalars masks fed
             mask_rates idle_masks watched evaluations drawn targets"""),
     Evaluation: wordset("model step calls samples sums drew between result squares"),
-    Pass: wordset("items sketches begun ended bytes"),
+    Pass: wordset("items sketches begun ended made"),
     Saved: wordset("path step tensors plain live"),
     Call: wordset("model samples sums step random order looks laws"),
     Target: wordset("calls numbers laws again same"),
