@@ -39,7 +39,7 @@ _LEFT_OUT: dict[type, frozenset[str]] = {
     Run: wordset("stdout log files script changed"),
     Record: wordset("""model start saves calls modules lines written dropouts masked scalars masks fed
             mask_rates idle_masks watched evaluations drawn targets"""),
-    Evaluation: wordset("model step calls samples sums drew between result squares"),
+    Evaluation: wordset("model step calls samples sums drew between result squares weights"),
     Pass: wordset("items sketches begun ended made"),
     Saved: wordset("path step tensors plain live"),
     Call: wordset("model samples sums step random order looks laws"),
