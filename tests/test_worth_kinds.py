@@ -1091,6 +1091,23 @@ def test_workers_that_stay_where_the_seed_was_set(
     assert any("persistent_workers=True" in line for line in found.lines) is worth
 
 
+@pytest.mark.parametrize(
+    ("rules", "given", "worth"),
+    [
+        ("num-workers persistent-workers", "", True),
+        ("persistent-workers", ", num_workers=2", False),
+    ],
+)
+def test_workers_that_are_new_stay(rules: str, given: str, worth: bool) -> None:
+    """They draw other numbers than one process in any case, and one argument says it."""
+    photo = "torchvision.io.read_image(str(i)), torch.zeros(1)"
+    rows = ROWS_OF.replace("torch.full((64,), float(i)), torch.zeros(1)", photo)
+    text = MODES.replace("{call}", "train()").replace("from lib import Rows", rows)
+    head = "import torch, torchvision\ntorch.manual_seed(0)\n"
+    found = apply(rules, head + text.replace(", num_workers=2", given), min_gain=0.01)
+    assert any("persistent_workers=" in line for line in found.lines) is worth
+
+
 ROWS_OF = """
 
 class Rows(torch.utils.data.Dataset):

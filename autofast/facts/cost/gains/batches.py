@@ -25,7 +25,13 @@ from autofast.facts.cost.gains.asking import (
     touched_nodes,
     usual,
 )
-from autofast.facts.cost.gains.budget import AT_ONCE, TO_DEVICE, step_of, workers_of
+from autofast.facts.cost.gains.budget import (
+    AT_ONCE,
+    TO_DEVICE,
+    is_given_workers,
+    step_of,
+    workers_of,
+)
 from autofast.facts.cost.gains.standing import (
     FEW_WAITS,
     in_every_turn,
@@ -368,7 +374,12 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     epoch = (cost.steps or 0) * step.likely
     files = any("file" in d.reads for x in mine for d in x.datasets)
     many = (cost.epochs or 0) >= MANY_EPOCHS
-    if many and not files and seed is None or 0 < epoch < machine.START / found.share:
+    # Workers that are new start anyway, and draw other numbers than the seed gave before.
+    new = surely(is_given_workers(script, x, beside) for x in mine)
+    long = found.known or epoch >= machine.START / found.share
+    if 0 < epoch < machine.START / found.share or new and not long:
+        return found
+    if many and not files and seed is None:
         return found
     if seed is None:
         return Gain(0.005, "half a second an epoch that is not known to be short")

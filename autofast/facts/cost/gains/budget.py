@@ -76,11 +76,16 @@ def workers_of(script: Script, loader: Loader, beside: Sequence[Finding]) -> int
     asked = loader_argument(loader, "num_workers")
     few = 0 if has_no_workers(loader) else machine.WORKERS
     few = (largest_value(script, asked.expr) or few) if few and asked is not None else few
+    return max(few, machine.WORKERS) if is_given_workers(script, loader, beside) else few
+
+
+def is_given_workers(script: Script, loader: Loader, beside: Sequence[Finding]) -> bool:
+    """Whether the number of its workers is written, or changed where it comes from."""
     changed = {place for f in beside if f.edits for place in touched_nodes(f)}
     for edit in (e for f in beside for e in f.edits if getattr(e, "name", "") == "num_workers"):
         place = getattr(edit, "call", None) or getattr(edit, "display", loader.node)
         if isinstance(place, ast.AST) and (loader.node is place or is_written_at(loader, place)):
-            return max(few, machine.WORKERS)
+            return True
+    asked = loader_argument(loader, "num_workers")
     origins = Trail(script).of(asked, [*map(ways_made, loader.things)]) if asked is not None else ""
-    given_so = not isinstance(origins, str) and any(o.expr in changed for o in origins)
-    return max(few, machine.WORKERS) if given_so else few
+    return not isinstance(origins, str) and any(o.expr in changed for o in origins)
