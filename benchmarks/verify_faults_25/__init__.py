@@ -3,6 +3,9 @@ together, loops made one) beside wrong ones that look alike. Above each case sta
 
 Part a: ``count``: images that are augmented, counted by a CNN; ``s2s``: sequences to sequences, with the truth fed in by a coin; ``a2c``: an actor
 and a critic on copies of a pole; ``wgan``: two networks with a penalty on gradients, and an average of the weights.
+
+Part b: ``packlm``: a language model on documents packed into rows; ``mfbpr``: a recommender that ranks what was bought before negatives that are drawn;
+``fixmatch``: learning from few labels and what the network is sure of; ``quant``: quantiles, stopped early on validation.
 """
 
 from __future__ import annotations
@@ -1053,6 +1056,993 @@ ema_params, gen_params = list(gen_ema.parameters()), [p.detach() for p in gen.pa
     ),
 ]
 
-PART_A = COUNT + S2S + A2C + WGAN
 
-del COUNT, S2S, A2C, WGAN
+# ---------------------------------------------------------------------------------- packlm
+PACKLM = [
+    # scaled_dot_product_attention with the same boolean causal-and-same-document mask, built once per forward pass instead of once per layer; the same
+    # function up to rounding.
+    sound(
+        "packlm-sdpa-mask-once", "packlm",
+        ("""\
+    def forward(self, x, doc):
+        B, T, D = x.shape
+""", """\
+    def forward(self, x, allowed):
+        B, T, D = x.shape
+"""),
+        ("""\
+        same = doc[:, :, None] == doc[:, None, :]
+        causal = torch.ones(T, T, dtype=torch.bool, device=x.device).tril()
+        allowed = (same & causal)[:, None]
+""", ""),
+        ("""\
+        att = (q @ k.transpose(-2, -1)) / math.sqrt(self.hd)
+        att = att.masked_fill(~allowed, float("-inf")).softmax(-1)
+        y = (att @ v).transpose(1, 2).reshape(B, T, D)
+""", """\
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+        y = y.transpose(1, 2).reshape(B, T, D)
+"""),
+        ("""\
+    def forward(self, x, doc):
+        x = x + self.attn(self.ln1(x), doc)
+""", """\
+    def forward(self, x, allowed):
+        x = x + self.attn(self.ln1(x), allowed)
+"""),
+        ("""\
+        for b in self.blocks:
+            x = b(x, doc)
+        return self.head(self.ln_f(x))
+""", """\
+        T = tok.shape[1]
+        causal = torch.ones(T, T, dtype=torch.bool, device=tok.device).tril()
+        allowed = ((doc[:, :, None] == doc[:, None, :]) & causal).unsqueeze(1)
+        for b in self.blocks:
+            x = b(x, allowed)
+        return self.head(self.ln_f(x))
+"""),
+    ),
+    # q, k and v from one matrix product with the three weights concatenated (same parameters, same draws, same decay and clipping), attention through
+    # SDPA with the same mask; equal up to rounding.
+    sound(
+        "packlm-fused-qkv", "packlm",
+        ("""\
+        q = self.q(x).view(B, T, self.heads, self.hd).transpose(1, 2)
+        k = self.k(x).view(B, T, self.heads, self.hd).transpose(1, 2)
+        v = self.v(x).view(B, T, self.heads, self.hd).transpose(1, 2)
+""", """\
+        w = torch.cat([self.q.weight, self.k.weight, self.v.weight])
+        q, k, v = F.linear(x, w).view(B, T, 3, self.heads, self.hd).permute(2, 0, 3, 1, 4).unbind(0)
+"""),
+        ("""\
+        att = (q @ k.transpose(-2, -1)) / math.sqrt(self.hd)
+        att = att.masked_fill(~allowed, float("-inf")).softmax(-1)
+        y = (att @ v).transpose(1, 2).reshape(B, T, D)
+""", """\
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+        y = y.transpose(1, 2).reshape(B, T, D)
+"""),
+    ),
+    # The micro batches of a group are concatenated and run in one pass; the loss is a sum over tokens divided by the tokens of the group and the model
+    # has neither dropout nor batch statistics, so the gradient is the same up to rounding.
+    sound(
+        "packlm-no-accum", "packlm",
+        ("""\
+            acc = 0.0
+            for m in group:
+                loss = loss_sum(model, m) / n_tok
+                loss.backward()
+                acc += loss.item()
+""", """\
+            loss = loss_sum(model, tuple(torch.cat(part) for part in zip(*group))) / n_tok
+            loss.backward()
+"""),
+        ("loss {acc:.4f} lr", "loss {loss.item():.4f} lr"),
+    ),
+    # The output layer and the cross entropy run only at positions that have a target (the others were ignored anyway); fused AdamW, foreach clipping
+    # and the loss read only when printed; equal up to rounding.
+    sound(
+        "packlm-head-on-valid", "packlm",
+        ("""\
+            x = b(x, doc)
+        return self.head(self.ln_f(x))
+""", """\
+            x = b(x, doc)
+        return self.ln_f(x)
+"""),
+        ("""\
+    logits = model(tok, doc, pos)
+    return F.cross_entropy(logits.view(-1, VOCAB), tgt.view(-1), ignore_index=-100, reduction="sum")
+""", """\
+    valid = tgt != -100
+    hidden = model(tok, doc, pos)[valid]
+    return F.cross_entropy(model.head(hidden), tgt[valid], reduction="sum")
+"""),
+        ("betas=(0.9, 0.95))", "betas=(0.9, 0.95), fused=True)"),
+        ("""\
+            acc = 0.0
+""", """\
+            acc = torch.zeros(())
+"""),
+        ("""\
+                acc += loss.item()
+""", """\
+                acc += loss.detach()
+"""),
+        ("clip_grad_norm_(model.parameters(), 1.0)", "clip_grad_norm_(model.parameters(), 1.0, foreach=True)"),
+        ("loss {acc:.4f} lr", "loss {acc.item():.4f} lr"),
+    ),
+    # The same greedy packing in the same order, with running totals and four flat scatters instead of slices per document; the tensors are bit for bit
+    # those of the original.
+    sound(
+        "packlm-pack-flat", "packlm",
+        ("""\
+    rows, cur = [], []  # rows of document numbers
+    for i in order:
+        if sum(len(docs[j]) for j in cur) + len(docs[i]) > row_len:
+            rows.append(cur)
+            cur = []
+        cur.append(i)
+    rows.append(cur)
+    tok = torch.full((len(rows), row_len), PAD)
+    tgt = torch.full((len(rows), row_len), -100)
+    doc = torch.full((len(rows), row_len), -1)
+    pos = torch.zeros((len(rows), row_len), dtype=torch.long)
+    for r, members in enumerate(rows):
+        at = 0
+        for k, i in enumerate(members):
+            d = torch.tensor(docs[i])
+            tok[r, at:at + len(d)] = d
+            tgt[r, at:at + len(d) - 1] = d[1:]
+            doc[r, at:at + len(d)] = k
+            pos[r, at:at + len(d)] = torch.arange(len(d))
+            at += len(d)
+    return tok, tgt, doc, pos
+""", """\
+    order = list(order)
+    lens = np.array([len(docs[i]) for i in order])
+    row, used, rank = 0, 0, -1
+    starts, ranks = np.empty(len(order), dtype=np.int64), np.empty(len(order), dtype=np.int64)
+    for n, ln in enumerate(lens.tolist()):
+        if used + ln > row_len:
+            row, used, rank = row + 1, 0, -1
+        rank += 1
+        starts[n], ranks[n] = row * row_len + used, rank
+        used += ln
+    flat = np.concatenate([np.asarray(docs[i], dtype=np.int64) for i in order])
+    inner = np.arange(lens.sum()) - np.repeat(np.cumsum(lens) - lens, lens)
+    where = np.repeat(starts, lens) + inner
+    size = (row + 1) * row_len
+    tok, tgt = np.full(size, PAD, dtype=np.int64), np.full(size, -100, dtype=np.int64)
+    doc, pos = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    tok[where], doc[where], pos[where] = flat, np.repeat(ranks, lens), inner
+    later = inner > 0
+    tgt[where[later] - 1] = flat[later]
+    return tuple(torch.from_numpy(a).view(row + 1, row_len) for a in (tok, tgt, doc, pos))
+"""),
+        ("""\
+        with torch.no_grad():
+            nll""", """\
+        with torch.inference_mode():
+            nll"""),
+    ),
+    # SDPA with is_causal=True and without the document mask: tokens attend to the unrelated documents packed before them in the row, in training and in
+    # evaluation.
+    fault(
+        "packlm-is-causal", "packlm",
+        ("""\
+        same = doc[:, :, None] == doc[:, None, :]
+        causal = torch.ones(T, T, dtype=torch.bool, device=x.device).tril()
+        allowed = (same & causal)[:, None]
+""", ""),
+        ("""\
+        att = (q @ k.transpose(-2, -1)) / math.sqrt(self.hd)
+        att = att.masked_fill(~allowed, float("-inf")).softmax(-1)
+        y = (att @ v).transpose(1, 2).reshape(B, T, D)
+""", """\
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = y.transpose(1, 2).reshape(B, T, D)
+"""),
+    ),
+    # The rate is computed from a counter of micro batches while the length of the schedule is counted in optimiser steps: warm-up and decay run twice
+    # as fast and the second half trains at the floor.
+    fault(
+        "packlm-lr-per-micro", "packlm",
+        ("""\
+    sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: min(
+        (s + 1) / warmup, 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(1.0, s / total)))))
+""", """\
+    def rate(s):
+        return args.lr * min((s + 1) / warmup, 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(1.0, s / total))))
+
+"""),
+        ("""\
+            acc = 0.0
+            for m in group:
+""", """\
+            lr = rate(epoch * len(micro) + start)
+            for g in opt.param_groups:
+                g["lr"] = lr
+            acc = 0.0
+            for m in group:
+"""),
+        ("""\
+            sched.step()
+""", ""),
+        ("lr {sched.get_last_lr()[0]:.5f}", "lr {lr:.5f}"),
+    ),
+    # The two parameter groups were merged into one fused AdamW call and the weight decay of 0.1 was lost with them: the default 0.01 now applies to all
+    # parameters, norms and biases included.
+    fault(
+        "packlm-fused-adamw-decay-lost", "packlm",
+        ("""\
+    decay = [p for p in model.parameters() if p.ndim >= 2]
+    plain = [p for p in model.parameters() if p.ndim < 2]
+    opt = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
+                            lr=args.lr, betas=(0.9, 0.95))
+""", """\
+    opt = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.95), fused=True)
+"""),
+    ),
+]
+
+
+# ---------------------------------------------------------------------------------- mfbpr
+MFBPR = [
+    # Pairs as tensors with a fresh permutation each pass; all negatives of a pass drawn with multinomial from count**0.75 and the known positives
+    # redrawn until none is left, which is the same rejection law.
+    sound(
+        "mfbpr-vector-negatives", "mfbpr",
+        ("""\
+class MF(nn.Module):
+""", """\
+class PairLoader:
+    \"\"\"Pairs as tensors, a new permutation per pass, all negatives of a pass drawn together.\"\"\"
+
+    def __init__(self, data, batch):
+        self.batch = batch
+        self.users, self.items = torch.tensor(data.pairs).T.contiguous()
+        self.weight = torch.from_numpy(data.prob)
+        self.known = torch.zeros(N_USERS, N_ITEMS, dtype=torch.bool)
+        self.known[self.users, self.items] = True
+
+    def negatives(self, users):
+        neg = torch.multinomial(self.weight, len(users), replacement=True)
+        bad = self.known[users, neg].nonzero().squeeze(1)
+        while len(bad):
+            neg[bad] = torch.multinomial(self.weight, len(bad), replacement=True)
+            bad = bad[self.known[users[bad], neg[bad]]]
+        return neg
+
+    def __iter__(self):
+        perm = torch.randperm(len(self.users))
+        u, i = self.users[perm], self.items[perm]
+        return zip(u.split(self.batch), i.split(self.batch), self.negatives(u).split(self.batch))
+
+
+class MF(nn.Module):
+"""),
+        ("""\
+loader = DataLoader(data, batch_size=BATCH, shuffle=True)
+""", """\
+loader = PairLoader(data, BATCH)
+"""),
+    ),
+    # The loader yields pairs only and the negatives are drawn per batch from the weights with the user's known items set to zero: exactly the law that
+    # rejection gives, from torch's generator instead of numpy's.
+    sound(
+        "mfbpr-masked-multinomial", "mfbpr",
+        ("""\
+loader = DataLoader(data, batch_size=BATCH, shuffle=True)
+""", """\
+loader = DataLoader(torch.tensor(data.pairs), batch_size=BATCH, shuffle=True)
+allowed = torch.from_numpy(data.prob).float().repeat(N_USERS, 1)
+allowed[tuple(torch.tensor(data.pairs).T)] = 0.0
+"""),
+        ("""\
+    for step, (u, i, j) in enumerate(loader):
+""", """\
+    for step, pair in enumerate(loader):
+        u, i = pair.unbind(1)
+        j = torch.multinomial(allowed[u], 1).squeeze(1)
+"""),
+    ),
+    # Sparse embedding gradients: Adagrad without decay does not move a row whose gradient is zero nor its accumulator, so the sparse update is the
+    # dense one up to the order of summation.
+    sound(
+        "mfbpr-sparse-adagrad", "mfbpr",
+        ("nn.Embedding(N_USERS, DIM)", "nn.Embedding(N_USERS, DIM, sparse=True)"),
+        ("nn.Embedding(N_ITEMS, DIM)", "nn.Embedding(N_ITEMS, DIM, sparse=True)"),
+        ("nn.Embedding(N_ITEMS, 1)", "nn.Embedding(N_ITEMS, 1, sparse=True)"),
+    ),
+    # Each row is looked up once, score difference and regulariser from the same rows, softplus(-d) for -logsigmoid(d), sums kept as tensors and read
+    # once a pass; the same loss and gradient up to rounding.
+    sound(
+        "mfbpr-fused-loss-one-lookup", "mfbpr",
+        ("""\
+        pos = model.score(u, i)
+        neg = model.score(u, j)
+        loss = -F.logsigmoid(pos - neg).mean() + REG * model.reg(u, i, j)
+""", """\
+        eu, ei, ej = model.user(u), model.item(i), model.item(j)
+        gap = torch.einsum("bd,bd->b", eu, ei - ej) + (model.bias(i) - model.bias(j)).squeeze(1)
+        sq = torch.cat([eu, ei, ej]).square().sum() / len(u)
+        loss = F.softplus(-gap).mean() + REG * sq
+"""),
+        ("""\
+    tot, correct, n = 0.0, 0, 0
+""", """\
+    tot, correct, n = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.long), 0
+"""),
+        ("""\
+        tot += loss.item() * len(u)
+        correct += (pos > neg).sum().item()
+""", """\
+        tot += loss.detach() * len(u)
+        correct += (gap.detach() > 0).sum()
+"""),
+    ),
+    # Evaluation only: one score matrix with known items masked, the rank of each target counted instead of a top-k list (same hits and gains but for
+    # exact ties); the training is untouched save for foreach Adagrad.
+    sound(
+        "mfbpr-eval-matrix", "mfbpr",
+        ("""\
+    hits, ndcg = 0, 0.0
+    with torch.no_grad():
+        for u, target in test:
+            s = model.score(torch.full((N_ITEMS,), u), torch.arange(N_ITEMS))
+            s[list(seen[u])] = -float("inf")
+            top = s.topk(k).indices.tolist()
+            if target in top:
+                hits += 1
+                ndcg += 1 / math.log2(top.index(target) + 2)
+    model.train()
+    return hits / len(test), ndcg / len(test)
+""", """\
+    users, targets = torch.tensor(test).T
+    with torch.inference_mode():
+        s = model.user.weight @ model.item.weight.T + model.bias.weight.T
+        for u, items in enumerate(seen):
+            s[u, list(items)] = -float("inf")
+        s = s[users]
+        rank = (s > s.gather(1, targets[:, None])).sum(1)
+        hit = rank < k
+        gain = torch.where(hit, 1 / torch.log2(rank + 2.0), 0.0)
+    model.train()
+    return hit.double().mean().item(), gain.double().mean().item()
+"""),
+        ("Adagrad(model.parameters(), lr=LR)", "Adagrad(model.parameters(), lr=LR, foreach=True)"),
+    ),
+    # The vectorised sampler draws negatives uniformly over the items (randint) instead of by count**0.75: easier negatives, other popularity bias.
+    fault(
+        "mfbpr-uniform-negatives", "mfbpr",
+        ("""\
+class MF(nn.Module):
+""", """\
+class PairLoader:
+    \"\"\"Pairs as tensors, a new permutation per pass, all negatives of a pass drawn together.\"\"\"
+
+    def __init__(self, data, batch):
+        self.batch = batch
+        self.users, self.items = torch.tensor(data.pairs).T.contiguous()
+        self.known = torch.zeros(N_USERS, N_ITEMS, dtype=torch.bool)
+        self.known[self.users, self.items] = True
+
+    def negatives(self, users):
+        neg = torch.randint(N_ITEMS, (len(users),))
+        bad = self.known[users, neg].nonzero().squeeze(1)
+        while len(bad):
+            neg[bad] = torch.randint(N_ITEMS, (len(bad),))
+            bad = bad[self.known[users[bad], neg[bad]]]
+        return neg
+
+    def __iter__(self):
+        perm = torch.randperm(len(self.users))
+        u, i = self.users[perm], self.items[perm]
+        return zip(u.split(self.batch), i.split(self.batch), self.negatives(u).split(self.batch))
+
+
+class MF(nn.Module):
+"""),
+        ("""\
+loader = DataLoader(data, batch_size=BATCH, shuffle=True)
+""", """\
+loader = PairLoader(data, BATCH)
+"""),
+    ),
+    # The vectorised sampler keeps negatives that are known positives of the user, so known positives (popular ones most) are pushed down.
+    fault(
+        "mfbpr-no-rejection", "mfbpr",
+        ("""\
+class MF(nn.Module):
+""", """\
+class PairLoader:
+    \"\"\"Pairs as tensors, a new permutation per pass, all negatives of a pass drawn together.\"\"\"
+
+    def __init__(self, data, batch):
+        self.batch = batch
+        self.users, self.items = torch.tensor(data.pairs).T.contiguous()
+        self.weight = torch.from_numpy(data.prob)
+
+    def negatives(self, users):
+        return torch.multinomial(self.weight, len(users), replacement=True)
+
+    def __iter__(self):
+        perm = torch.randperm(len(self.users))
+        u, i = self.users[perm], self.items[perm]
+        return zip(u.split(self.batch), i.split(self.batch), self.negatives(u).split(self.batch))
+
+
+class MF(nn.Module):
+"""),
+        ("""\
+loader = DataLoader(data, batch_size=BATCH, shuffle=True)
+""", """\
+loader = PairLoader(data, BATCH)
+"""),
+    ),
+    # The negatives are drawn once at the start and reused in every pass: each pair meets one negative for the whole training instead of a new one per
+    # pass, and the model overfits to those comparisons.
+    fault(
+        "mfbpr-fixed-negatives", "mfbpr",
+        ("""\
+class MF(nn.Module):
+""", """\
+class PairLoader:
+    \"\"\"Pairs as tensors, a new permutation per pass, negatives drawn ahead.\"\"\"
+
+    def __init__(self, data, batch):
+        self.batch = batch
+        self.users, self.items = torch.tensor(data.pairs).T.contiguous()
+        self.weight = torch.from_numpy(data.prob)
+        self.known = torch.zeros(N_USERS, N_ITEMS, dtype=torch.bool)
+        self.known[self.users, self.items] = True
+        self.neg = self.negatives(self.users)
+
+    def negatives(self, users):
+        neg = torch.multinomial(self.weight, len(users), replacement=True)
+        bad = self.known[users, neg].nonzero().squeeze(1)
+        while len(bad):
+            neg[bad] = torch.multinomial(self.weight, len(bad), replacement=True)
+            bad = bad[self.known[users[bad], neg[bad]]]
+        return neg
+
+    def __iter__(self):
+        perm = torch.randperm(len(self.users))
+        return zip(*(t[perm].split(self.batch) for t in (self.users, self.items, self.neg)))
+
+
+class MF(nn.Module):
+"""),
+        ("""\
+loader = DataLoader(data, batch_size=BATCH, shuffle=True)
+""", """\
+loader = PairLoader(data, BATCH)
+"""),
+    ),
+]
+
+
+# ---------------------------------------------------------------------------------- fixmatch
+FIXMATCH = [
+    # Weak and strong augmentation work on the whole batch with index tables and separate draws for each image: flip, shift with replicated border,
+    # contrast, noise and blanked square have the same laws.
+    sound(
+        "fixmatch-batch-aug", "fixmatch",
+        ("""\
+def weak(x):
+    \"\"\"Per image: random horizontal flip and a shift by up to one pixel.\"\"\"
+    if torch.rand(()) < 0.5:
+        x = x.flip(-1)
+    dy, dx = torch.randint(0, 3, (2,)).tolist()
+    return F.pad(x, (1, 1, 1, 1), mode="replicate")[..., dy:dy + SIZE, dx:dx + SIZE]
+
+
+def strong(x):
+    \"\"\"Per image: weak, contrast change, noise and one blanked 5 x 5 square.\"\"\"
+    x = weak(x)
+    x = x * (0.5 + torch.rand(())) + 0.1 * torch.randn_like(x)
+    cy, cx = torch.randint(0, SIZE - 4, (2,)).tolist()
+    x[..., cy:cy + 5, cx:cx + 5] = 0.1
+    return x
+
+
+def each(fn, batch):
+    return torch.stack([fn(x) for x in batch])
+""", """\
+GRID = torch.arange(SIZE)
+
+
+def weak(x):
+    \"\"\"On a batch, each image with its own draws: horizontal flip, shift by up to one pixel.\"\"\"
+    n = len(x)
+    cols = torch.where(torch.rand(n, 1) < 0.5, SIZE - 1 - GRID, GRID)
+    shift = torch.randint(-1, 2, (2, n, 1))
+    rows = (GRID + shift[0]).clamp(0, SIZE - 1)
+    cols = cols.gather(1, (GRID + shift[1]).clamp(0, SIZE - 1))
+    return x[torch.arange(n)[:, None, None], 0, rows[:, :, None], cols[:, None, :]].unsqueeze(1)
+
+
+def strong(x):
+    \"\"\"On a batch: weak, contrast, noise and one blanked 5 x 5 square, drawn for each image.\"\"\"
+    x = weak(x)
+    n = len(x)
+    x = x * (0.5 + torch.rand(n, 1, 1, 1)) + 0.1 * torch.randn_like(x)
+    corner = torch.randint(0, SIZE - 4, (2, n, 1))
+    inside = (GRID >= corner) & (GRID < corner + 5)
+    return x.masked_fill((inside[0][:, :, None] & inside[1][:, None, :]).unsqueeze(1), 0.1)
+
+
+def each(fn, batch):
+    return fn(batch)
+"""),
+    ),
+    # Labelled and strong images share one forward pass (GroupNorm acts per sample), the weak ones stay in a pass without gradients; the augmentations
+    # are drawn in the same order; equal up to rounding.
+    sound(
+        "fixmatch-concat-forward", "fixmatch",
+        ("""\
+        logits_l = model(each(weak, lab_x[li]))
+        loss_l = F.cross_entropy(logits_l, lab_y[li])
+        with torch.no_grad():
+            conf, pseudo = F.softmax(model(each(weak, u)), dim=1).max(1)
+            mask = (conf >= args.threshold).float()
+        logits_s = model(each(strong, u))
+        loss_u = (F.cross_entropy(logits_s, pseudo, reduction="none") * mask).mean()
+""", """\
+        x_l, x_w, x_s = each(weak, lab_x[li]), each(weak, u), each(strong, u)
+        with torch.no_grad():
+            conf, pseudo = model(x_w).softmax(1).max(1)
+            mask = (conf >= args.threshold).float()
+        ce = F.cross_entropy(model(torch.cat([x_l, x_s])), torch.cat([lab_y[li], pseudo]), reduction="none")
+        loss_l = ce[:args.bs].mean()
+        loss_u = torch.dot(ce[args.bs:], mask) / nu
+"""),
+    ),
+    # Strong augmentation and its forward pass run only for images above the threshold and the sum is still divided by the full unlabelled batch;
+    # rejected images had weight zero, so the law of the gradient is the same.
+    sound(
+        "fixmatch-skip-rejected", "fixmatch",
+        ("""\
+        logits_l = model(each(weak, lab_x[li]))
+        loss_l = F.cross_entropy(logits_l, lab_y[li])
+        with torch.no_grad():
+            conf, pseudo = F.softmax(model(each(weak, u)), dim=1).max(1)
+            mask = (conf >= args.threshold).float()
+        logits_s = model(each(strong, u))
+        loss_u = (F.cross_entropy(logits_s, pseudo, reduction="none") * mask).mean()
+""", """\
+        logits_l = model(each(weak, lab_x[li]))
+        loss_l = F.cross_entropy(logits_l, lab_y[li])
+        with torch.no_grad():
+            conf, pseudo = F.softmax(model(each(weak, u)), dim=1).max(1)
+            mask = (conf >= args.threshold).float()
+            keep = mask.nonzero().squeeze(1)
+        if len(keep):
+            logits_s = model(each(strong, u[keep]))
+            loss_u = F.cross_entropy(logits_s, pseudo[keep], reduction="sum") / nu
+        else:
+            loss_u = torch.zeros(())
+"""),
+    ),
+    # EMA as one foreach lerp after each step, cosine as LambdaLR with the same rate at each step, foreach SGD, evaluation in one inference_mode batch;
+    # equal up to rounding.
+    sound(
+        "fixmatch-ema-foreach-lambda", "fixmatch",
+        ("""\
+    with torch.no_grad():
+        for a, b in zip(ema.parameters(), model.parameters()):
+            a.copy_(decay * a + (1 - decay) * b)
+""", """\
+    torch._foreach_lerp_([a.data for a in ema.parameters()], [b.data for b in model.parameters()], 1 - decay)
+"""),
+        ("""\
+        for g in opt.param_groups:
+            g["lr"] = args.lr * math.cos(7 * math.pi * step / (16 * args.steps))
+""", ""),
+        ("""\
+nesterov=True, weight_decay=5e-4)
+""", """\
+nesterov=True, weight_decay=5e-4,
+                          foreach=True)
+    sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: math.cos(7 * math.pi * s / (16 * args.steps)))
+"""),
+        ("""\
+        opt.step()
+""", """\
+        opt.step()
+        sched.step()
+"""),
+        ("""\
+    right = 0
+    with torch.no_grad():
+        for s in range(0, len(x), 100):
+            right += (model(x[s:s + 100]).argmax(1) == y[s:s + 100]).sum().item()
+    model.train()
+    return right / len(x)
+""", """\
+    with torch.inference_mode():
+        acc = (model(x).argmax(1) == y).double().mean().item()
+    model.train()
+    return acc
+"""),
+    ),
+    # Choosing and augmenting images does not depend on the model, so a background thread prepares the batches ahead; it makes the same draws in the
+    # same order and the main thread draws none.
+    sound(
+        "fixmatch-prefetch-thread", "fixmatch",
+        ("""\
+import os
+
+import numpy""", """\
+import os
+import queue
+import threading
+
+import numpy"""),
+        ("""\
+    unl_order = torch.randperm(len(unl_x))
+    at, nu = 0, args.bs * args.mu
+    for step in range(args.steps):
+""", """\
+    nu, ready = args.bs * args.mu, queue.Queue(6)
+
+    def produce():
+        unl_order, at = torch.randperm(len(unl_x)), 0
+        for _ in range(args.steps):
+            li = torch.randint(0, len(lab_x), (args.bs,))
+            if at + nu > len(unl_x):
+                unl_order, at = torch.randperm(len(unl_x)), 0
+            u = unl_x[unl_order[at:at + nu]]
+            at += nu
+            ready.put((each(weak, lab_x[li]), lab_y[li], each(weak, u), each(strong, u)))
+
+    threading.Thread(target=produce, daemon=True).start()
+    for step in range(args.steps):
+"""),
+        ("""\
+        li = torch.randint(0, len(lab_x), (args.bs,))
+        if at + nu > len(unl_x):
+            unl_order, at = torch.randperm(len(unl_x)), 0
+        u = unl_x[unl_order[at:at + nu]]
+        at += nu
+        logits_l = model(each(weak, lab_x[li]))
+        loss_l = F.cross_entropy(logits_l, lab_y[li])
+        with torch.no_grad():
+            conf, pseudo = F.softmax(model(each(weak, u)), dim=1).max(1)
+            mask = (conf >= args.threshold).float()
+        logits_s = model(each(strong, u))
+        loss_u = (F.cross_entropy(logits_s, pseudo, reduction="none") * mask).mean()
+""", """\
+        x_l, y_l, x_w, x_s = ready.get()
+        logits_l = model(x_l)
+        loss_l = F.cross_entropy(logits_l, y_l)
+        with torch.no_grad():
+            conf, pseudo = F.softmax(model(x_w), dim=1).max(1)
+            mask = (conf >= args.threshold).float()
+        logits_s = model(x_s)
+        loss_u = (F.cross_entropy(logits_s, pseudo, reduction="none") * mask).mean()
+"""),
+    ),
+    # The unlabelled loss is averaged over the accepted images instead of the whole unlabelled batch: early on, when few pass the threshold, their
+    # pseudo labels weigh many times more.
+    fault(
+        "fixmatch-mean-over-kept", "fixmatch",
+        ("""\
+        logits_l = model(each(weak, lab_x[li]))
+        loss_l = F.cross_entropy(logits_l, lab_y[li])
+        with torch.no_grad():
+            conf, pseudo = F.softmax(model(each(weak, u)), dim=1).max(1)
+            mask = (conf >= args.threshold).float()
+        logits_s = model(each(strong, u))
+        loss_u = (F.cross_entropy(logits_s, pseudo, reduction="none") * mask).mean()
+""", """\
+        logits_l = model(each(weak, lab_x[li]))
+        loss_l = F.cross_entropy(logits_l, lab_y[li])
+        with torch.no_grad():
+            conf, pseudo = F.softmax(model(each(weak, u)), dim=1).max(1)
+            mask = (conf >= args.threshold).float()
+        logits_s = model(each(strong, u))
+        loss_u = torch.dot(F.cross_entropy(logits_s, pseudo, reduction="none"), mask) / mask.sum().clamp(min=1)
+"""),
+    ),
+    # The softmax was dropped as monotone, but the threshold of 0.9 now applies to raw logits, which nearly always exceed it: pseudo labels of any
+    # confidence are trained on from the first steps.
+    fault(
+        "fixmatch-threshold-on-logits", "fixmatch",
+        ("""\
+        logits_l = model(each(weak, lab_x[li]))
+        loss_l = F.cross_entropy(logits_l, lab_y[li])
+        with torch.no_grad():
+            conf, pseudo = F.softmax(model(each(weak, u)), dim=1).max(1)
+            mask = (conf >= args.threshold).float()
+        logits_s = model(each(strong, u))
+        loss_u = (F.cross_entropy(logits_s, pseudo, reduction="none") * mask).mean()
+""", """\
+        logits_l = model(each(weak, lab_x[li]))
+        loss_l = F.cross_entropy(logits_l, lab_y[li])
+        with torch.no_grad():
+            conf, pseudo = model(each(weak, u)).max(1)
+            mask = (conf >= args.threshold).float()
+        logits_s = model(each(strong, u))
+        loss_u = (F.cross_entropy(logits_s, pseudo, reduction="none") * mask).mean()
+"""),
+    ),
+    # The unlabelled set is shuffled into place once a pass and batches are views of it; the batched strong augmentation works in place on the view, so
+    # contrast changes, noise and blanked squares pile up in the data.
+    fault(
+        "fixmatch-inplace-data-damage", "fixmatch",
+        ("""\
+def weak(x):
+    \"\"\"Per image: random horizontal flip and a shift by up to one pixel.\"\"\"
+    if torch.rand(()) < 0.5:
+        x = x.flip(-1)
+    dy, dx = torch.randint(0, 3, (2,)).tolist()
+    return F.pad(x, (1, 1, 1, 1), mode="replicate")[..., dy:dy + SIZE, dx:dx + SIZE]
+
+
+def strong(x):
+    \"\"\"Per image: weak, contrast change, noise and one blanked 5 x 5 square.\"\"\"
+    x = weak(x)
+    x = x * (0.5 + torch.rand(())) + 0.1 * torch.randn_like(x)
+    cy, cx = torch.randint(0, SIZE - 4, (2,)).tolist()
+    x[..., cy:cy + 5, cx:cx + 5] = 0.1
+    return x
+
+
+def each(fn, batch):
+    return torch.stack([fn(x) for x in batch])
+""", """\
+GRID = torch.arange(SIZE)
+
+
+def weak(x):
+    \"\"\"On a batch, each image with its own draws: horizontal flip, shift by up to one pixel.\"\"\"
+    n = len(x)
+    cols = torch.where(torch.rand(n, 1) < 0.5, SIZE - 1 - GRID, GRID)
+    shift = torch.randint(-1, 2, (2, n, 1))
+    rows = (GRID + shift[0]).clamp(0, SIZE - 1)
+    cols = cols.gather(1, (GRID + shift[1]).clamp(0, SIZE - 1))
+    return x[torch.arange(n)[:, None, None], 0, rows[:, :, None], cols[:, None, :]].unsqueeze(1)
+
+
+def strong(x):
+    \"\"\"On a batch, in place: contrast, noise and one blanked 5 x 5 square, then weak, drawn for each image.\"\"\"
+    n = len(x)
+    x.mul_(0.5 + torch.rand(n, 1, 1, 1)).add_(torch.randn_like(x), alpha=0.1)
+    corner = torch.randint(0, SIZE - 4, (2, n, 1))
+    inside = (GRID >= corner) & (GRID < corner + 5)
+    return weak(x.masked_fill_((inside[0][:, :, None] & inside[1][:, None, :]).unsqueeze(1), 0.1))
+
+
+def each(fn, batch):
+    return fn(batch)
+"""),
+        ("""\
+    unl_order = torch.randperm(len(unl_x))
+""", """\
+    unl_x = unl_x[torch.randperm(len(unl_x))]
+"""),
+        ("""\
+            unl_order, at = torch.randperm(len(unl_x)), 0
+        u = unl_x[unl_order[at:at + nu]]
+""", """\
+            unl_x, at = unl_x[torch.randperm(len(unl_x))], 0
+        u = unl_x[at:at + nu]
+"""),
+    ),
+]
+
+
+# ---------------------------------------------------------------------------------- quant
+QUANT = [
+    # Rows are taken from the tensors by slices of a fresh permutation each pass, the short last batch included, and the running loss is kept as a
+    # tensor; the same law of batches.
+    sound(
+        "quant-tensor-perm", "quant",
+        ("""\
+    train_dl = DataLoader(train, batch_size=args.batch, shuffle=True)
+""", """\
+    xs, hs, ys = train.tensors
+"""),
+        ("""\
+        run, seen = 0.0, 0
+        for xb, hb, yb in train_dl:
+            loss = pinball(model(xb, hb), yb)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            run += loss.item() * len(yb)
+            seen += len(yb)
+""", """\
+        run, seen = torch.zeros(()), len(ys)
+        for idx in torch.randperm(seen).split(args.batch):
+            loss = pinball(model(xs[idx], hs[idx]), ys[idx])
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            run += loss.detach() * len(idx)
+"""),
+    ),
+    # All quantiles at once: err * (q - [err < 0]) averaged over rows and quantiles is the mean of the three pinball losses; equal up to rounding (fused
+    # Adam as well).
+    sound(
+        "quant-pinball-fused", "quant",
+        ("""\
+QUANTILES = [0.1, 0.5, 0.9]
+""", """\
+QUANTILES = [0.1, 0.5, 0.9]
+Q = torch.tensor(QUANTILES)
+"""),
+        ("""\
+    total = 0.0
+    for k, q in enumerate(QUANTILES):
+        err = y - pred[:, k]
+        total = total + torch.max(q * err, (q - 1) * err).mean()
+    return total / len(QUANTILES)
+""", """\
+    err = y.unsqueeze(1) - pred
+    return (err * (Q - (err.detach() < 0).to(err.dtype))).mean()
+"""),
+        ("Adam(model.parameters(), lr=args.lr)", "Adam(model.parameters(), lr=args.lr, fused=True)"),
+    ),
+    # Validation in one inference_mode pass over all rows (the row-weighted mean of batch means is that mean) and the best weights copied into
+    # preallocated CPU buffers; the same law (no DataLoader draws a base seed in validation any more, which only shifts later draws).
+    sound(
+        "quant-val-whole-best-buffers", "quant",
+        ("""\
+    val_dl = DataLoader(val, batch_size=args.batch)
+""", """\
+    xv, hv, yv = val.tensors
+"""),
+        ("""\
+        model.eval()
+        tot, cnt = 0.0, 0
+        with torch.no_grad():
+            for xb, hb, yb in val_dl:
+                tot += pinball(model(xb, hb), yb).item() * len(yb)
+                cnt += len(yb)
+        val_loss = tot / cnt
+""", """\
+        model.eval()
+        with torch.inference_mode():
+            val_loss = pinball(model(xv, hv), yv).item()
+"""),
+        ("""\
+    best, best_state, bad = float("inf"), None, 0
+""", """\
+    best, bad = float("inf"), 0
+    best_state = {k: torch.empty_like(v, device="cpu") for k, v in model.state_dict().items()}
+"""),
+        ("""\
+            best_state = copy.deepcopy(model.state_dict())
+""", """\
+            for k, v in model.state_dict().items():
+                best_state[k].copy_(v)
+"""),
+    ),
+    # Dropout written out with a mask from its own generator (seeded from the run's seed), scaled by 1/(1-p), active only in training; the same law,
+    # other draws.
+    sound(
+        "quant-own-dropout", "quant",
+        ("""\
+class QuantileNet(nn.Module):
+""", """\
+class FastDropout(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.keep = 1 - p
+        self.rng = torch.Generator().manual_seed(torch.initial_seed() + 31337)
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        mask = torch.empty_like(x).bernoulli_(self.keep, generator=self.rng)
+        return x * mask.div_(self.keep)
+
+
+class QuantileNet(nn.Module):
+"""),
+        ("""\
+        self.net = nn.Sequential(nn.Linear(n_feat + 6, hidden), nn.ReLU(), nn.Dropout(drop),
+                                 nn.Linear(hidden, hidden), nn.ReLU(), nn.Dropout(drop),
+                                 nn.Linear(hidden, len(QUANTILES)))
+""", """\
+        fast = FastDropout(drop)
+        self.net = nn.Sequential(nn.Linear(n_feat + 6, hidden), nn.ReLU(), fast,
+                                 nn.Linear(hidden, hidden), nn.ReLU(), fast,
+                                 nn.Linear(hidden, len(QUANTILES)))
+"""),
+    ),
+    # ReduceLROnPlateau written out by hand with its defaults (relative threshold 1e-4, more than 3 bad epochs halve the rate, counter back to 0);
+    # training sums read once a pass, gradients set to None; the same decisions.
+    sound(
+        "quant-hand-plateau", "quant",
+        ("""\
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(opt, factor=0.5, patience=3)
+""", """\
+    low, stale = float("inf"), 0
+"""),
+        ("""\
+        plateau.step(val_loss)
+""", """\
+        if val_loss < low * (1 - 1e-4):
+            low, stale = val_loss, 0
+        else:
+            stale += 1
+        if stale > 3:
+            opt.param_groups[0]["lr"] *= 0.5
+            stale = 0
+"""),
+        ("""\
+        run, seen = 0.0, 0
+        for xb, hb, yb in train_dl:
+            loss = pinball(model(xb, hb), yb)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            run += loss.item() * len(yb)
+            seen += len(yb)
+""", """\
+        losses, sizes = [], []
+        for xb, hb, yb in train_dl:
+            opt.zero_grad(set_to_none=True)
+            loss = pinball(model(xb, hb), yb)
+            loss.backward()
+            opt.step()
+            losses.append(loss.detach())
+            sizes.append(len(yb))
+        seen = sum(sizes)
+        run = torch.dot(torch.stack(losses), torch.tensor(sizes, dtype=torch.float32)).item()
+"""),
+    ),
+    # The best state is kept as detached references without a copy: later steps overwrite it, so the restored and saved weights are those of the last
+    # epoch, eight epochs past the best.
+    fault(
+        "quant-best-alias", "quant",
+        ("""\
+            best_state = copy.deepcopy(model.state_dict())
+""", """\
+            best_state = {k: v.detach().cpu() for k, v in model.state_dict().items()}
+"""),
+    ),
+    # Each split is standardised with its own mean and spread instead of the training ones: with drift, validation and test inputs lose their shift, so
+    # stopping, rate and reported scores rest on inputs the deployed model will not get.
+    fault(
+        "quant-stats-per-split", "quant",
+        ("""\
+    mu, sd = x[:n_tr].mean(0), x[:n_tr].std(0)
+    x = (x - mu) / sd
+""", """\
+    mu, sd = x[:n_tr].mean(0), x[:n_tr].std(0)
+    x = torch.cat([(p - p.mean(0)) / p.std(0) for p in (x[:n_tr], x[n_tr:n_tr + n_va], x[n_tr + n_va:])])
+"""),
+    ),
+    # model.eval() was replaced by inference_mode in validation: dropout stays active there, so the rate schedule, stopping and choice of the best epoch
+    # follow a noisy and biased loss.
+    fault(
+        "quant-inference-mode-not-eval", "quant",
+        ("""\
+        model.eval()
+        tot, cnt = 0.0, 0
+        with torch.no_grad():
+            for xb, hb, yb in val_dl:
+                tot += pinball(model(xb, hb), yb).item() * len(yb)
+                cnt += len(yb)
+        val_loss = tot / cnt
+""", """\
+        tot, cnt = 0.0, 0
+        with torch.inference_mode():
+            for xb, hb, yb in val_dl:
+                tot += pinball(model(xb, hb), yb).item() * len(yb)
+                cnt += len(yb)
+        val_loss = tot / cnt
+"""),
+    ),
+]
+
+PART_A = COUNT + S2S + A2C + WGAN
+PART_B = PACKLM + MFBPR + FIXMATCH + QUANT
+
+del COUNT, S2S, A2C, WGAN, PACKLM, MFBPR, FIXMATCH, QUANT
