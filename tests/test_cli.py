@@ -1198,6 +1198,19 @@ def test_options_that_leave_no_rule(project: Path) -> None:
     assert autofast("rewrite", "train.py", "--ignore", "").code == 0
 
 
+def test_a_promise_that_no_longer_holds_is_named(project: Path) -> None:
+    """What is written may need a newer torch than the oldest that a README promises, where that is
+    too old for the Pythons of today.
+    """
+    Path("README.md").write_text("Runs with PyTorch v1.0 or higher.\n")
+    text = SCRIPT.replace("torch.randn(256, 64)", "torch.randn(256, 3, 64, 64)")
+    layers = "nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 61), nn.Flatten(), nn.Linear(256, 1)"
+    text = re.sub(r"nn\.Sequential\(.*\)\.to", f"nn.Sequential({layers}).to", text)
+    Path("train.py").write_text(text)
+    done = autofast("rewrite", "train.py", "--select", "channels-last", "--exhaustive")
+    assert "needs torch 1.5 or newer; README.md:1 asks for torch >=1.0" in done.err
+
+
 def test_the_torch_that_the_user_names(project: Path) -> None:
     Path("requirements.txt").write_text("torch==1.8\n")
     chosen = ("rewrite", "train.py", "--select", "fused-optimizer", "--exhaustive")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from autofast.flow.callgraph import CallGraph
-from autofast.flow.memory import Memory, base_of, views_around
+from autofast.flow.memory import Memory, base_of, is_in_place_layer, passes_on, views_around
 from autofast.model.script import Script
+from autofast.model.values import Ext
 from tests.reading import read
 
 SCRIPT = """
@@ -213,3 +214,24 @@ change(t)
             if isinstance(n.value, ast.Name) and n.value.id == "made"
         )
         assert script.analysis(Memory).is_apart(store) is apart
+
+
+@pytest.mark.parametrize(("act", "passes"), [("inplace=True", True), ("", False)])
+def test_a_network_that_is_made_around_itself(tmp_path: Path, act: str, passes: bool) -> None:
+    """What a loop puts into a new Sequential is, from its second turn on, one of the same place."""
+    text = f"""
+    import torch
+    from torch import nn
+
+    net = nn.Linear(4, 4)
+    for _ in range(3):
+        net = nn.Sequential(nn.Sequential(net, nn.ReLU({act})), nn.Dropout())
+    outer = nn.Sequential(nn.ReLU({act}), nn.Linear(4, 4))
+    loss = net(outer(torch.randn(2, 4)))
+    """
+    script = read(tmp_path, text)
+    nets = [t for call in script.each(ast.Call) for t in script.values(call) if type(t) is Ext]
+    layers = [t for t in nets if t.name == "torch.nn.Sequential"]
+    assert len(layers) >= 3
+    assert any(is_in_place_layer(layer) for layer in layers) is passes
+    assert all(passes_on(layer) in (True, False) for layer in layers)

@@ -596,3 +596,43 @@ def test_small_ones_beside_one_that_counts(copied: bool) -> None:
     found = apply("device-creation", text, min_gain=LITTLE)
     assert ("hidden = torch.zeros(x.size(0), 128, device=device)" in found.text) is copied
     assert ("torch.zeros(letters.size(0), 9, device=device)" in found.text) is copied
+
+
+SPELLED = (
+    f"{HEAD}"
+    + """
+
+class Lines(Rows):
+    def __getitem__(self, i):
+        return torch.randn(40, 12), torch.tensor([1, 2, 3]), torch.tensor(3)
+
+
+loader = DataLoader(Lines(), batch_size=16, num_workers=2, pin_memory=True)
+model = nn.Sequential(nn.Linear(12, 512), nn.ReLU(), nn.Linear(512, 5)).to(device)
+criterion = nn.CTCLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(3):
+    total = 0.0
+    for x, y, lengths in loader:
+        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+        lengths = lengths{moved}
+        given = torch.full((len(x),), 40)
+        scores = model(x).log_softmax(2).transpose(0, 1)
+        loss = criterion(scores, y, given, lengths)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(epoch, total)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("moved", "stays"), [(".to(device, non_blocking=True)", False), ("", True)]
+)
+def test_a_loss_that_fetches_lengths_waits(moved: str, stays: bool) -> None:
+    """The lengths of a CTC loss are read on the host: with them on the device a step waits."""
+    run(SPELLED.format(moved=moved))
+    found = apply("loss-item-sync", SPELLED.format(moved=moved), min_gain=LITTLE)
+    assert any("loss.detach()" in line for line in found.lines) is stays

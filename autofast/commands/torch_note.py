@@ -38,8 +38,10 @@ def torch_note(script: Script, plan: Passes) -> Iterator[str]:
             f"it needs torch {shown(needed)} or newer; as it was, it ran with {least.limit} at most"
             f" ({least.words}), and that is written anew"
         )
-    elif needed > (2, 0) and not age.is_at_least(needed):
+    elif not age.is_at_least(needed):
         said = max((o for o in age.oldest if o.node is None), key=lambda o: o.version, default=None)
+        if needed <= (2, 0) and (said is None or needed <= said.version):
+            return
         what = said.words if said else "the project's requirements do not say which it has"
         yield f"it needs torch {shown(needed)} or newer; {what}"
 

@@ -429,24 +429,34 @@ def views_around(node: ast.expr) -> ast.expr:
 
 
 def is_in_place_layer(thing: Ext) -> bool:
-    """A layer that writes to its input; of a Sequential, the first one."""
-    if thing.name == "torch.nn.Sequential" and thing.args.positional:
-        return any(
-            isinstance(t, Ext) and is_in_place_layer(t) for t in thing.args.positional[0].values
-        )
-    place = INPLACE_LAYERS.get(thing.name.removeprefix("torch.nn."), 9)
-    flag = thing.args.get(place, "inplace")
-    return bool(flag) and const(flag) is not False
+    """A layer that writes to its input; of a Sequential, the first one. (One that is made around
+    itself, in a loop, is looked at once.)
+    """
+    first = [thing]
+    for layer in each_once(first):
+        if layer.name == "torch.nn.Sequential" and layer.args.positional:
+            first += of_kind(layer.args.positional[0].values, Ext)
+            continue
+        place = INPLACE_LAYERS.get(layer.name.removeprefix("torch.nn."), 9)
+        flag = layer.args.get(place, "inplace")
+        if flag and const(flag) is not False:
+            return True
+    return False
 
 
-def passes_on(layer: Thing) -> bool:
-    """Whether what a layer of torch gives may be the memory of its input."""
-    if not isinstance(layer, Ext):
+def passes_on(layer: Thing, around: frozenset[Thing] = frozenset()) -> bool:
+    """Whether what a layer of torch gives may be the memory of its input; one that is ``around``
+    itself, made so in a loop, does what the others in it do.
+    """
+    if not isinstance(layer, Ext) or layer in around:
         return False
     name = layer.name.removeprefix("torch.nn.")
     if name in WRAPPING_LAYERS:
         inner = (g.values for g in layer.args.positional)
-        return not any(surely(isinstance(t, Ext) and not passes_on(t) for t in v) for v in inner)
+        outer = around | {layer}
+        return not any(
+            surely(isinstance(t, Ext) and not passes_on(t, outer) for t in v) for v in inner
+        )
     return layer.name in PASSING_LAYERS or is_in_place_layer(layer)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 from autofast.facts.by_default import is_taken, truth_by_default
 from autofast.facts.cost.gains.asking import Findings, begun_in, changed_nodes
 from autofast.facts.cost.step import Cost
+from autofast.facts.read_back import PACKS
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.frequency import Frequency, arms_around, frequency
@@ -18,9 +19,10 @@ from autofast.model.events import CallFrame, below, inside, loops
 from autofast.model.kinds import is_scaler
 from autofast.model.names import SYNCHRONIZE
 from autofast.model.script import Script
-from autofast.model.several import any_in, surely
+from autofast.model.several import any_in, of_kind, surely
 from autofast.model.source import Nodes, block_of, nodes_in, outwards, statement_of, walk
 from autofast.model.syntax import DEFS, SIMPLE, is_read
+from autofast.model.values import Ext, Ref, Tensor
 from autofast.rule import Question
 
 FEW_WAITS = 4  # in a step, beside which one more or less counts
@@ -34,7 +36,8 @@ def standing(script: Script, beside: Findings) -> Nodes:
     reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
     advised = [f.node for f in beside if f.advice and f.asks in WAITING]
     waits = [s.node for s in script.calls(*SYNCHRONIZE)]
-    found = {*reads, *advised, *waits, *_reads_of_scale(script)} - changed_nodes(beside)
+    inside = {*_reads_of_scale(script), *_reads_of_lengths(script)}
+    found = {*reads, *advised, *waits, *inside} - changed_nodes(beside)
     return {_with_events(script, node) for node in found}
 
 
@@ -49,6 +52,17 @@ def _reads_of_scale(script: Script) -> Iterator[ast.AST]:
     for site in script.methods("state_dict", "get_scale"):
         for way in (o.stack for o in site if is_scaler(o.this)):
             yield from (site.node, *(f.node for f in way[-1:] if isinstance(f, CallFrame)))
+
+
+def _reads_of_lengths(script: Script) -> Iterator[ast.Call]:
+    """Calls of a CTC loss that fetch the lengths they are given from the device."""
+    for call in script.each(ast.Call):
+        named = (t for t in script.called(call) if isinstance(t, (Ext, Ref)))
+        places = next((PACKS[t.name] for t in named if t.name in PACKS), {})
+        lengths = [a for n, a in enumerate(call.args) if n in places]
+        lengths += [k.value for k in call.keywords if k.arg in places.values()]
+        if any(t.device == "dev" for e in lengths for t in of_kind(script.values(e), Tensor)):
+            yield call
 
 
 def every_turn(
