@@ -25,7 +25,7 @@ def judged(
     """
     by_name = {rule.name: rule for rule in rules}
     failed = dict[str, LeftOut]()
-    found = [replace(f, asks=f.asks or by_name[f.rule].asks) for f in findings]
+    found = tuple(replace(f, asks=f.asks or by_name[f.rule].asks) for f in findings)
     whole = found
     while True:
         done = _followed(
@@ -33,7 +33,7 @@ def judged(
         )
         if sum(bool(f.edits) for f in done) == sum(bool(f.edits) for f in found):
             return _followed(_joined(done, whole)), list(failed.values())
-        found = done  # what is left as it is decides what the others gain
+        found = tuple(done)  # what is left as it is decides what the others gain
 
 
 def _asked(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import wraps
+from typing import TypeVar, cast
 
 from autofast.facts.cost.bounds import range_turns
 from autofast.facts.cost.host import kept_on_host
@@ -20,6 +22,7 @@ from autofast.model.source import Nodes, walk
 from autofast.model.syntax import IMPORTS
 from autofast.rule import Finding, Gain, Options, Question
 
+T = TypeVar("T")
 Findings = Sequence[Finding]
 Answer = Gain | None
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
@@ -250,8 +253,41 @@ def touched_nodes(finding: Finding) -> list[ast.AST]:
     return [finding.node, *of_kind(places, ast.AST)]
 
 
+class _Round:
+    """``script.analysis(_Round)``: what is known of the findings of one round."""
+
+    def __init__(self, script: Script):
+        self._findings: Findings = ()
+        self._known = dict[object, object]()
+
+    def of(
+        self, question: Callable[[Script, Findings], T], script: Script, findings: Findings
+    ) -> T:
+        if findings is not self._findings:
+            self._findings, self._known = findings, {}
+        if question not in self._known:
+            self._known[question] = question(script, findings)
+        return cast(T, self._known[question])
+
+
+def of_round(question: Callable[[Script, Findings], T]) -> Callable[[Script, Findings], T]:
+    """A question about all findings of a round, answered once for them. (A list may change between
+    two questions, and is looked at each time.)
+    """
+
+    @wraps(question)
+    def ask(script: Script, findings: Findings) -> T:
+        if not isinstance(findings, tuple):
+            return question(script, findings)
+        return script.analysis(_Round).of(question, script, findings)
+
+    return ask
+
+
 def begun_in(script: Script) -> Nodes:
-    """The places of forwards, backwards and updates, and the calls that lead to them."""
+    """``script.analysis(begun_in)``: the places of forwards, backwards and updates, and the calls
+    that lead to them.
+    """
     sites = script.log.of("forward")
     sites += [b.site for step in script.steps for b in step.backwards]
     sites += [u.site for step in script.steps for u in step.updates]

@@ -202,7 +202,7 @@ def _loop_of(script: Script, node: ast.AST) -> ast.AST | None:
     of all), or the statement around the calls of its function where it is one: a comprehension on
     the way, ``[r.item() for r in right]``, is no loop that calls it.
     """
-    around, begun = list(loops_around(node)), begun_in(script)
+    around, begun = list(loops_around(node)), script.analysis(begun_in)
     at_work = (loop for loop in around if any_in(walk(loop), begun))
     if (loop := next(at_work, next(iter(around), None))) is not None:
         return loop

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Container, Iterable, Iterator
 
 from autofast.facts.by_default import is_taken, truth_by_default
-from autofast.facts.cost.gains.asking import Findings, begun_in, changed_nodes
+from autofast.facts.cost.gains.asking import Findings, begun_in, changed_nodes, of_round
 from autofast.facts.cost.step import Cost
 from autofast.facts.read_back import PACKS
 from autofast.facts.switches import in_every_iteration
@@ -29,16 +29,21 @@ FEW_WAITS = 4  # in a step, beside which one more or less counts
 WAITING: set[Question] = set()  # of advice on what waits for the device in each step
 
 
+@of_round
 def standing(script: Script, beside: Findings) -> Nodes:
     """The places that read what is on the device, or wait for it otherwise, and that nothing
     ``beside`` changes.
     """
-    reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
-    advised = [f.node for f in beside if f.advice and f.asks in WAITING]
-    waits = [s.node for s in script.calls(*SYNCHRONIZE)]
-    inside = {*_reads_of_scale(script), *_reads_of_lengths(script)}
-    found = {*reads, *advised, *waits, *inside} - changed_nodes(beside)
+    advised = {f.node for f in beside if f.advice and f.asks in WAITING}
+    found = (script.analysis(_waiting) | advised) - changed_nodes(beside)
     return {_with_events(script, node) for node in found}
+
+
+def _waiting(script: Script) -> Nodes:
+    """``script.analysis(_waiting)``: all places that wait for the device as the script stands."""
+    reads = [s.node for s in script.syncs if any(t.device != "cpu" for t in s.tensors)]
+    waits = [s.node for s in script.calls(*SYNCHRONIZE)]
+    return {*reads, *waits, *_reads_of_scale(script), *_reads_of_lengths(script)}
 
 
 def _with_events(script: Script, node: ast.AST) -> ast.AST:
@@ -115,6 +120,7 @@ def _loops_around(script: Script, node: ast.AST) -> Nodes:
     return {f.node for way in script.analysis(Cost).ways(node) for f in loops(way)}
 
 
+@of_round
 def waited(script: Script, beside: Findings) -> int:
     """The same of a step of the training: of all of them, the least."""
     training, stay = script.analysis(Cost).training, standing(script, beside)
@@ -144,7 +150,7 @@ def waiting_beside(
     script: Script, node: ast.AST, stay: Container[ast.AST], back: bool = False
 ) -> ast.stmt | None:
     """The same where ``stay`` are the places that wait."""
-    loop, begun = next(loops_around(node), None), begun_in(script)
+    loop, begun = next(loops_around(node), None), script.analysis(begun_in)
     blocks: list[list[ast.stmt]] = [getattr(loop, "body", [])]
     for here, _ in outwards(statement_of(node)):
         if here is loop or not isinstance(here, ast.stmt) or isinstance(here, DEFS):
