@@ -1100,6 +1100,31 @@ def test_round_trips_that_somebody_may_notice(body: str, given: str) -> None:
     assert not found.fixes, found.lines
 
 
+MPS = 'torch.device("mps" if torch.backends.mps.is_available() else "cpu")'
+
+
+@pytest.mark.parametrize(
+    ("table", "refusal"),
+    [
+        ("torch.linspace(1e-4, 0.05, 10, dtype=torch.float32)", ""),
+        ("torch.linspace(1e-4, 0.05, 10, dtype=torch.float64)", "may be of float64"),
+        ("torch.from_numpy(numpy.linspace(1e-4, 0.05, 10))", "may be of float64"),
+    ],
+)
+def test_tables_of_doubles_stay_on_the_host_where_the_device_may_have_none(
+    table: str, refusal: str
+) -> None:
+    body = "return a[t.cpu()].float().to(t.device).view(-1, 1)"
+    text = "import numpy\nimport torch\nfrom torch import nn\n" + ROUND_TRIP.format(
+        body=body, given="table"
+    )
+    text = text.replace("torch.cumprod(1 - torch.linspace(1e-4, 0.05, 10), 0)", table)
+    cuda = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    found = apply(RULE, text.replace(cuda, MPS))
+    assert refusal in found.refusals and bool(found.fixes) == (not refusal)
+    assert "a.to(t.device)[t].float()" in apply(RULE, text).text
+
+
 SCHEDULE = """
 import torch
 from torch import nn

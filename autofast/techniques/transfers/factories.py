@@ -72,7 +72,7 @@ class Creation:
     """A tensor that is made on the host, and what makes it on the device.
 
     ``moves``: the copies that others make of it, of which none is left. ``needs``: the ``key`` of
-    another one, which lets this one say where.
+    another one, which lets this one say where. ``refusal``: why it is not to be made there.
     """
 
     call: ast.Call
@@ -82,6 +82,7 @@ class Creation:
     moves: tuple[ast.Call, ...] = ()
     key: ast.AST | None = None
     needs: ast.AST | None = None
+    refusal: str = ""
 
 
 def loops_of_steps(script: Script) -> frozenset[ast.AST]:

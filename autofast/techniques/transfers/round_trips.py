@@ -30,11 +30,14 @@ from autofast.model.tensors import device_kinds
 from autofast.model.values import Given, Tensor
 from autofast.rule import Effect
 from autofast.techniques.transfers.factories import KEEPS, Creation, runs_often
+from autofast.write.spelling import has_float64
 
 # One number for each index: what is picked from has one dimension, and is short.
 COLUMN = re.compile(
     r"\.(?:view|reshape)\(.*(?:, 1\b|\(1,\) ?\*|\[1\] ?\*)|\.unsqueeze\((?:1|-1)\)|\[:, None\b"
 )
+NO_DOUBLES = "`{}` may be of float64, which MPS has not"
+HELD = {"f32", "half", "int"}
 SHAPES = KEEPS - {"expand"} | {"detach"}  # others may need the memory that a copy has of its own
 
 
@@ -67,7 +70,14 @@ def round_trips(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
                 if _is_of(flow, back, name):
                     edits += [*(_tables(script, base) if back.to_device else ())]
                     edits += [Rewrite(back.node, "{made}", {"made": made})] * back.only_moves
-                yield Creation(back.node, back.site, tuple(edits), Effect.EXACT)
+                why = "" if _fits_there(script, base) else NO_DOUBLES.format(ast.unparse(base))
+                yield Creation(back.node, back.site, tuple(edits), Effect.EXACT, refusal=why)
+
+
+def _fits_there(script: Script, base: ast.expr) -> bool:
+    """Whether the device holds such numbers: MPS has no float64."""
+    dtypes = {t.dtype for t in of_kind(script.values(base), Tensor)}
+    return has_float64(script) or dtypes <= HELD
 
 
 def _is_of(flow: Flow, back: Transfer, index: ast.Name) -> bool:
