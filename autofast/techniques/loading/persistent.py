@@ -194,7 +194,7 @@ def why_not_persistent(script: Script, loader: Loader) -> str:
             f"{at(use)} takes one batch and drops the iterator, and all workers fetch ahead for it"
         )
     if _never_ends(loader):
-        return "its sampler never comes to the end of an epoch"
+        return "nothing shows that its sampler comes to the end of an epoch"
     for dataset in loader.datasets:
         if dataset.kind == "unknown" or (dataset.unknown and dataset.kind == "project"):
             return f"whether its dataset is changed between epochs is not known: {dataset.unknown}"
