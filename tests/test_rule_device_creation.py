@@ -58,6 +58,7 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.full((3, 4), 2.0).to(device, non_blocking=True)", ["z = torch.full((3, 4), 2.0, device=device)"], Effect.EXACT),
         ("z = torch.eye(4)[None, :3][0].to(device)", ["z = torch.eye(4, device=device)[None, :3][0]"], Effect.EXACT),
         ("z = torch.eye(4)[None, :3, ...][0]\nif x.is_cuda:\n    z = z.cuda()", ["z = torch.eye(4, device=x.device)[None, :3, ...][0]"], Effect.EXACT),
+        ("z = torch.ones(4)\nif x.data.is_cuda:\n    z = z.cuda()", ["z = torch.ones(4, device=x.device)"], Effect.EXACT),
         ("z = torch.eye(3, 4).to(device, torch.float64)", ["z = torch.eye(3, 4, device=device).to(torch.float64)"], Effect.EXACT),
         ("z = torch.zeros(3, 4).to(device, dtype=torch.float64)", ["z = torch.zeros(3, 4, device=device).to(torch.float64)"], Effect.EXACT),
         ("z = torch.ones(3, 4).long().to(device=device, dtype=torch.float64)", ["z = torch.ones(3, 4, device=device, dtype=torch.long).to(torch.float64)"], Effect.EXACT),

@@ -307,10 +307,12 @@ def without_gpu(script: Script) -> str:
 
 def _device_asked(script: Script, test: ast.expr) -> str:
     """``x.device`` for the condition ``x.is_cuda`` of a tensor; empty for any other."""
-    if is_attribute(test, "is_cuda"):
-        if any_of(script.values(test.value), Tensor):
-            return f"{source_of(test).segment(test.value)}.device"
-    return ""
+    if not is_attribute(test, "is_cuda") or not any_of(script.values(test.value), Tensor):
+        return ""
+    tensor = test.value
+    if is_attribute(tensor, "data") and any_of(script.values(tensor.value), Tensor):
+        tensor = tensor.value  # `.data` is where the tensor is
+    return f"{source_of(test).segment(tensor)}.device"
 
 
 def _made_alike(script: Script, transfer: Transfer, call: ast.Call) -> Edit | None:
