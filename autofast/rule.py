@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -163,7 +163,7 @@ class Refusal(Exception):
 Find = Callable[["Script", Options], Iterator[Finding]]
 # What a finding is expected to gain, given all that the rules have found; None where that is not
 # asked.
-Question = Callable[["Script", Options, Finding, Sequence[Finding]], Gain | None]
+Question = Callable[["Script", Options, Finding, tuple[Finding, ...]], Gain | None]
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             yield Finding(index, COUNTED, edits=edits, asks=INDEXED)
     for creation in creations:
         nobody = unread(script, creation.call)
-        why = UNREAD.format(nobody) if nobody else creation.refusal
-        why = why or why_not_on_device(script, creation, hot)
+        why = UNREAD.format(nobody) if nobody else why_not_on_device(script, creation, hot)
         if why:
             yield Finding(creation.call, MESSAGE, refusal=why, effect=creation.effect)
         else:

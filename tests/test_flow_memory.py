@@ -234,4 +234,4 @@ def test_a_network_that_is_made_around_itself(tmp_path: Path, act: str, passes: 
     layers = [t for t in nets if t.name == "torch.nn.Sequential"]
     assert len(layers) >= 3
     assert any(is_in_place_layer(layer) for layer in layers) is passes
-    assert all(passes_on(layer) in (True, False) for layer in layers)
+    assert not any(map(passes_on, layers))  # each has a linear layer, whose result is its own

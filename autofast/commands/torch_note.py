@@ -40,10 +40,9 @@ def torch_note(script: Script, plan: Passes) -> Iterator[str]:
         )
     elif not age.is_at_least(needed):
         said = max((o for o in age.oldest if o.node is None), key=lambda o: o.version, default=None)
-        if needed <= (2, 0) and (said is None or needed <= said.version):
-            return
-        what = said.words if said else "the project's requirements do not say which it has"
-        yield f"it needs torch {shown(needed)} or newer; {what}"
+        if said is not None or needed > (2, 0):
+            what = said.words if said else "the project's requirements do not say which it has"
+            yield f"it needs torch {shown(needed)} or newer; {what}"
 
 
 def _least(found: Sequence[Newest]) -> Newest:

@@ -39,7 +39,7 @@ def judged(
 def _asked(
     script: Script,
     finding: Finding,
-    findings: Sequence[Finding],
+    findings: tuple[Finding, ...],
     rule: Rule,
     options: Options,
     failed: dict[str, LeftOut],

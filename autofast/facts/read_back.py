@@ -234,10 +234,15 @@ class _Array(ReadOnly):
 
 
 def _packs(use: Usage, name: str) -> bool:
-    call, places = use.node, PACKS.get(name, {})
-    assert isinstance(call, ast.Call)
-    named = (k.value for k in call.keywords if k.arg in places.values())
-    return use.expr in (*(a for n, a in enumerate(call.args) if n in places), *named)
+    assert isinstance(use.node, ast.Call)
+    return use.expr in lengths_given(use.node, name)
+
+
+def lengths_given(call: ast.Call, name: str) -> list[ast.expr]:
+    """The lengths that a call of ``name`` fetches to the host; nothing of what takes none."""
+    places = PACKS.get(name, {})
+    named = [k.value for k in call.keywords if k.arg in places.values()]
+    return [*(a for n, a in enumerate(call.args) if n in places), *named]
 
 
 def _gives_its_own(thing: Thing) -> bool:

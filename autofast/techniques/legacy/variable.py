@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -110,7 +110,7 @@ def variables(script: Script, source: Source, plain: Plainness) -> Iterator[Find
 
 
 def volatile_gain(
-    script: Script, options: Options, finding: Finding, beside: Sequence[Finding]
+    script: Script, options: Options, finding: Finding, beside: tuple[Finding, ...]
 ) -> Gain | None:
     """Of a call with ``volatile=True``: it says what is missing until it is there."""
     for edit in (edit for f in beside for edit in f.edits if edit.rank is Rank.GRAD_MODE):

@@ -29,6 +29,8 @@ SPLITS = {  # what deals out data, by the generator that it draws from
 
 def why_not_on_device(script: Script, creation: Creation, hot: frozenset[ast.AST]) -> str:
     """Why this tensor must stay where it is made; empty where nothing speaks against."""
+    if creation.refusal:
+        return creation.refusal
     for o in creation.site:
         if o.args.open and o.args.dicts:
             return f"it may be given a device already: {o.args.open}"

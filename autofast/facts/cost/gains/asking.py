@@ -23,7 +23,7 @@ from autofast.model.syntax import IMPORTS
 from autofast.rule import Finding, Gain, Options, Question
 
 T = TypeVar("T")
-Findings = Sequence[Finding]
+Findings = tuple[Finding, ...]
 Answer = Gain | None
 EVALUATION = 1 / 18  # of an epoch: a sixth of the samples, and a forward is a third of a step
 EPOCHS = 10  # where their number is not known
@@ -271,14 +271,10 @@ class _Round:
 
 
 def of_round(question: Callable[[Script, Findings], T]) -> Callable[[Script, Findings], T]:
-    """A question about all findings of a round, answered once for them. (A list may change between
-    two questions, and is looked at each time.)
-    """
+    """A question about all findings of a round, answered once for them."""
 
     @wraps(question)
     def ask(script: Script, findings: Findings) -> T:
-        if not isinstance(findings, tuple):
-            return question(script, findings)
         return script.analysis(_Round).of(question, script, findings)
 
     return ask

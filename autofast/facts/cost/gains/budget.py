@@ -28,7 +28,7 @@ AT_ONCE: set[Question] = set()  # of fixes that make a batch at once
 TO_DEVICE: set[Question] = set()  # of those among them that put all data on the device
 
 
-def step_of(script: Script, options: Options, beside: Sequence[Finding]) -> Estimate:
+def step_of(script: Script, options: Options, beside: tuple[Finding, ...]) -> Estimate:
     """A step of the training, and the batch that it waits for. Where the work of the device is not
     known, what the host takes, at the least, and as much of the device as it takes at the most.
     """

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 from autofast.facts.by_default import is_taken, truth_by_default
 from autofast.facts.cost.gains.asking import Findings, begun_in, changed_nodes, of_round
 from autofast.facts.cost.step import Cost
-from autofast.facts.read_back import PACKS
+from autofast.facts.read_back import lengths_given
 from autofast.facts.switches import in_every_iteration
 from autofast.flow.callgraph import CallGraph, Function
 from autofast.flow.frequency import Frequency, arms_around, frequency
@@ -60,12 +60,10 @@ def _reads_of_scale(script: Script) -> Iterator[ast.AST]:
 
 
 def _reads_of_lengths(script: Script) -> Iterator[ast.Call]:
-    """Calls of a CTC loss that fetch the lengths they are given from the device."""
+    """Calls, as of a CTC loss, that fetch the lengths they are given from the device."""
     for call in script.each(ast.Call):
-        named = (t for t in script.called(call) if isinstance(t, (Ext, Ref)))
-        places = next((PACKS[t.name] for t in named if t.name in PACKS), {})
-        lengths = [a for n, a in enumerate(call.args) if n in places]
-        lengths += [k.value for k in call.keywords if k.arg in places.values()]
+        named = (t.name for t in script.called(call) if isinstance(t, (Ext, Ref)))
+        lengths = [e for name in named for e in lengths_given(call, name)]
         if any(t.device == "dev" for e in lengths for t in of_kind(script.values(e), Tensor)):
             yield call
 
