@@ -30,7 +30,6 @@ from autofast.model.calls import (
     arguments_of,
     is_augmented,
     is_method,
-    is_name,
     keyword_of,
     unstarred,
 )
@@ -48,7 +47,7 @@ from autofast.model.source import (
     source_of,
     statement_of,
 )
-from autofast.model.syntax import VARIABLES, is_attribute, is_number, is_stored, is_text
+from autofast.model.syntax import VARIABLES, is_number, is_stored, is_text
 from autofast.model.values import (
     STATE_DICT,
     Arg,
@@ -323,9 +322,8 @@ def _is_counter(script: Script, target: ast.expr) -> bool:
         return False
     table = variables_of(target)
     variable = table.of(target)
-    names = [
-        n for n in source_of(target).nodes if is_name(n, target.id) and table.of(n) == variable
-    ]
+    named = (n for n in source_of(target).each(ast.Name) if n.id == target.id)
+    names = [n for n in named if table.of(n) == variable]
     return not any(isinstance(t, Tensor) for n in names for t in script.values(n)) and not any(
         _is_wrapped(n) for n in names
     )
@@ -335,7 +333,7 @@ def _begins_with_numbers(script: Script, target: ast.Attribute) -> bool:
     """``self.epochs += 1`` where nothing but numbers that are written out, and sums of integers, is
     ever kept under the name.
     """
-    found = (parent_of(n) for n in script.nodes if is_attribute(n, target.attr) and is_stored(n))
+    found = (parent_of(n) for n in script.attributes(target.attr) if is_stored(n))
     added = [node.value for node in found if isinstance(node, ast.AugAssign)]
     return script.analysis(Memory).begins_as_number(target) and all(map(is_number, added))
 

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow
 from autofast.model.calls import is_method
 from autofast.model.script import Script
+from autofast.model.several import grouped
 from autofast.model.source import parent_of
-from autofast.model.syntax import is_attribute, is_constant, is_read
+from autofast.model.syntax import is_constant, is_read
 from autofast.model.values import Inst, Unknown, one
 
 
@@ -20,14 +22,8 @@ def attribute_values(script: Script, attribute: ast.Attribute) -> list[ast.expr]
     among them (see :func:`lasting_value`).
     """
     mine = _owners(script, attribute)
-    found: list[ast.expr] = []
-    for source in script.sources:
-        for node in source.nodes if attribute.attr in source.text else ():
-            owner, made = _put(node, attribute.attr)
-            if owner is not None and any(id(t) in mine for t in script.values(owner)):
-                assert made is not None
-                found.append(made)
-    return found
+    puts = script.analysis(_Puts).get(attribute.attr, [])
+    return [made for owner, made in puts if any(id(t) in mine for t in script.values(owner))]
 
 
 def lasting_value(script: Script, attribute: ast.Attribute) -> ast.expr | None:
@@ -38,17 +34,17 @@ def lasting_value(script: Script, attribute: ast.Attribute) -> ast.expr | None:
     (``setattr``), calls of methods of the value. None does not: what is read here is no None.
     """
     mine, name = _owners(script, attribute), attribute.attr
-    for source in script.sources:
-        for node in source.nodes if name in source.text else ():
-            if isinstance(node, ast.Constant) and node.value == name:
-                if _put(parent_of(node), name)[0] is None and not _is_of_parameters(script, node):
-                    return None  # setattr, a key of a dict
-            if is_attribute(node, name):
-                owners = script.values(node.value)
-                if owners and not any(id(t) in mine or isinstance(t, Unknown) for t in owners):
-                    continue
-                if _put(parent_of(node), name)[0] is not node.value and not _is_only_read(node):
-                    return None
+    for text in script.each(ast.Constant):
+        if text.value == name and not any(_put(parent_of(text))):
+            if not _is_of_parameters(script, text):
+                return None  # setattr, a key of a dict
+    for node in script.attributes(name):
+        owners = script.values(node.value)
+        if owners and not any(id(t) in mine or isinstance(t, Unknown) for t in owners):
+            continue
+        is_put = any(owner is node.value for _, owner, _ in _put(parent_of(node)))
+        if not is_put and not _is_only_read(node):
+            return None
     return one(
         [made for made in attribute_values(script, attribute) if not is_constant(made, None)]
     )
@@ -58,19 +54,27 @@ def _owners(script: Script, attribute: ast.Attribute) -> set[int]:
     return {id(t) for t in script.values(attribute.value) if isinstance(t, Inst)}
 
 
-def _put(node: ast.AST | None, name: str) -> tuple[ast.expr | None, ast.expr | None]:
-    """The object that gets something under the name, and what, where a node does that."""
+class _Puts(dict[object, list[tuple[ast.expr, ast.expr]]]):
+    """``script.analysis(_Puts)``: by its name, the objects that get an attribute, and what."""
+
+    def __init__(self, script: Script):
+        calls = map(parent_of, script.attributes("register_buffer"))
+        found = (put for n in (*calls, *script.each(ast.Assign)) for put in _put(n))
+        super().__init__(grouped((name, (owner, made)) for name, owner, made in found))
+
+
+def _put(node: ast.AST | None) -> Iterator[tuple[object, ast.expr, ast.expr]]:
+    """The name under which an object gets something, the object, and what it gets, where a node
+    does that.
+    """
     match node:
         case ast.Call(
             func=ast.Attribute(value=owner, attr="register_buffer"),
-            args=[ast.Constant(value), made, *_],
-        ) if value == name:
-            return owner, made
-        case ast.Assign(targets=[ast.Attribute(value=owner, attr=attr)], value=made) if (
-            attr == name
+            args=[ast.Constant(name), made, *_],
         ):
-            return owner, made
-    return None, None
+            yield name, owner, made
+        case ast.Assign(targets=[ast.Attribute(value=owner, attr=name)], value=made):
+            yield name, owner, made
 
 
 def _is_of_parameters(script: Script, text: ast.Constant) -> bool:

@@ -152,6 +152,7 @@ class CallGraph:
         for node in script.nodes:
             self._look(node)
         self._follow_log()
+        self._inner: ByNode[list[Function]] = {}  # what the code of a function runs
 
     def _look(self, node: ast.AST) -> None:
         if isinstance(node, ast.Call):
@@ -430,7 +431,10 @@ class CallGraph:
         return list(found.values())
 
     def _entered_in(self, function: Function) -> list[Function]:
-        return [f for n in own_nodes(function) for f in self.entered(n)]
+        if function not in self._inner:
+            entered = (f for n in own_nodes(function) for f in self.entered(n))
+            self._inner[function] = _once(entered)
+        return self._inner[function]
 
 
 def _is_constructor(function: ast.AST) -> bool:

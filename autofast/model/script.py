@@ -228,6 +228,10 @@ class Script:
         """The nodes of one kind, of all files."""
         return (node for source in self.sources for node in source.each(kind))
 
+    def attributes(self, name: str) -> Iterator[ast.Attribute]:
+        """The places that read, set or delete ``.name`` of anything, in all files."""
+        return (node for source in self.sources for node in source.attributes(name))
+
     @cached_property
     def everything(self) -> list[Occurrence]:
         return sorted((o for _, s in self.log.each() for o in s.occurrences), key=lambda o: o.order)

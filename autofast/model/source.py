@@ -118,6 +118,14 @@ class Source:
         """The nodes of one kind, in the same order."""
         return self._by_kind.get(kind, [])  # type: ignore[return-value]
 
+    def attributes(self, name: str) -> list[ast.Attribute]:
+        """The places that read, set or delete ``.name`` of anything, in the same order."""
+        return self._by_attribute.get(name, [])
+
+    @cached_property
+    def _by_attribute(self) -> dict[str, list[ast.Attribute]]:
+        return grouped((node.attr, node) for node in self.each(ast.Attribute))
+
     @cached_property
     def _by_kind(self) -> dict[type, list[ast.AST]]:
         return grouped((type(node), node) for node in self.nodes)

@@ -111,16 +111,17 @@ def item_shape(script: Script, dataset: Dataset) -> Shape | None:
         held = [t for t in attributes(thing) if begins(t, Ext, MODULES)]
         sides = {_side(frozenset({t}), 0) for t in held} - {0}
         side = one(sides)
-        if not sides and (resized := _resized(script, dataset)):
-            return Shape(None, resized)
+        if not sides and dataset.getitem is not None:
+            resized = script.of_node(_resized, dataset.getitem)
+            return Shape(None, resized) if resized else None
     return Shape(channels, (side, side)) if side else None
 
 
-def _resized(script: Script, dataset: Dataset) -> tuple[int, ...] | None:
+def _resized(script: Script, getitem: ast.AST) -> tuple[int, ...] | None:
     """Height and width to which ``__getitem__``, and what it calls, resize images; None where
     nothing does, or to several sizes, or where images are cut.
     """
-    code = script.analysis(CallGraph).runs(dataset.getitem) if dataset.getitem is not None else []
+    code = script.analysis(CallGraph).runs(getitem)  # type: ignore[arg-type]
     calls = [n for function in code for n in live_nodes(function) if isinstance(n, ast.Call)]
     if any("crop" in short_name(call.func).lower() for call in calls):
         return None
