@@ -297,6 +297,16 @@ def test_a_mask_of_numbers_may_become_one_of_dropout(left: int, passed: bool) ->
     assert found(inputs.modules(gather("unknown", [own, own, other]))).passed is passed
 
 
+@pytest.mark.parametrize(("coins", "passed"), [((3, 1), True), ((1, 1), False), ((0, 0), False)])
+def test_dropout_may_become_a_mask_of_numbers(coins: tuple[int, int], passed: bool) -> None:
+    """The last batch of the pass has 2 of 8 samples, and so has its mask."""
+    calls = tuple(Call(0, size, {}, step) for step, size in enumerate((8, 8, 8, 2)))
+    plain = masked("original", 32, 32, dropouts=("0/drop",), calls=calls)
+    drawn = {"whole": {"coins 32": coins[0], "coins 8": coins[1]}}
+    other = masked("rewritten", calls=calls, drawn=drawn)
+    assert found(inputs.modules(gather("unknown", [plain, plain, other]))).passed is passed
+
+
 def probed(folder: Path, text: str) -> Record:
     script = folder / "script.py"
     script.write_text(text)

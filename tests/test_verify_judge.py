@@ -992,6 +992,7 @@ CONV = "Conv2d(3, 4, kernel_size=({}, {}), stride=({}, {}), padding=(0, 1))"
         ("Embedding(3, 4)", "Embedding(4, 3)", False),
         ("GRU(3, 4, batch_first=True)", "GRU(3, 4)", True),
         ("Own(a: 1, inplace=True)", "Own(a: 1, inplace=False)", True),
+        ("Embedding(3, 4, sparse=True)", "Embedding(3, 4)", True),
         ("Own(a: 1, 2)", "Own(a: 2, 1)", False),
     ],
 )

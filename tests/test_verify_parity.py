@@ -895,6 +895,14 @@ def test_random_items_that_drift() -> None:
     assert check(samples.level(two(a, drifting, "sampling"))).passed is False
 
 
+def test_batches_of_other_tensors_have_no_mean_in_common() -> None:
+    """A column that the loader gave is drawn behind it: what models are given tells."""
+    images = [[10.0 + 0.1 * ((5 * k + 3 * i) % 7) for i in range(4)] for k in range(6)]
+    a = drawn(images, [[1.0, 2.0, 3.0, 4.0]] * 6)
+    less = [replace(p, checksums=p.leaves[0], leaves=p.leaves[:1]) for p in a.record.passes]
+    assert samples.level(two(a, simple(passes=tuple(less)), "sampling")) is None
+
+
 def test_batches_that_scatter_otherwise() -> None:
     def scattered(wide: float) -> Run:
         return drawn(

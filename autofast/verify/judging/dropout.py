@@ -72,13 +72,13 @@ def _sizes(before: Run, after: Run) -> str | bool:
         return False
     one, two = sum(a.masks), sum(b.masks)
     # A mask that the script makes of numbers by itself is one, too.
-    instead = (_words(before) - _words(after)) * MASKED / max(1, len(a.steps))
-    if two and not one and 2 * instead < two:
+    instead = _beside(after) - _beside(before)
+    if two and not one and 2 * instead > -two:
         return (
             f"masks of dropout have {two} entries in the first steps; in the original none is drawn"
         )
     if one and 2 * two <= one:
-        if two - instead >= one:
+        if two + instead >= (1 - RATE) * one:
             return True
         return f"the masks of dropout have {two} entries in the first steps, {one} in the original: lost, or shared by samples or steps"
     if len(a.masks) == len(b.masks):
@@ -145,6 +145,15 @@ def _words(run: Run) -> int:
     """Numbers that are drawn beside masks of dropout."""
     sizes = [(key.split(), n) for key, n in run.record.drawn.get("whole", {}).items()]
     return sum(int(kind[1]) * n for kind, n in sizes if kind[0] != "choices")
+
+
+def _beside(run: Run) -> float:
+    """The same of as many steps as masks are kept of, by samples: the last batch of a pass may be a
+    small one."""
+    calls, steps = run.record.calls, max(1, run.steps_made)
+    first = sum(c.samples for c in calls if c.step < MASKED)
+    each = sum(c.samples for c in calls) / (1 + max((c.step for c in calls), default=0))
+    return _words(run) * (first / each if each else MASKED) / steps
 
 
 def _parts_alike(a: Record, b: Record) -> bool:

@@ -299,7 +299,8 @@ def modules(ev: Evidence) -> Check | None:
     return holds(f"{len(a.modules)} modules")
 
 
-IMPLEMENTATION = ("inplace", "device", "dtype", "batch_first")
+# Of `sparse` gradients the numbers tell: an optimizer that leaves rows alone may do so or not.
+IMPLEMENTATION = ("inplace", "device", "dtype", "batch_first", "sparse")
 
 
 def _arguments(text: str) -> tuple[list[str], dict[str | None, str]]:

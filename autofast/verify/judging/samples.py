@@ -34,11 +34,16 @@ def _of(one: Pass, view: View) -> Sums:
     return one.checksums if view is None else one.leaves[view] if view < len(one.leaves) else ()
 
 
+def _structures(*runs: Run) -> frozenset[int]:
+    """How many tensors batches of training passes have."""
+    passes = [p for run in runs for r in run.records for p in r.passes]
+    return frozenset(len(p.leaves) for p in passes if p.training and p.checksums)
+
+
 def _views(*runs: Run) -> list[View]:
     """The whole, and every tensor where there are several, in all passes."""
-    passes = [p for run in runs for r in run.records for p in r.passes]
-    counts = {len(p.leaves) for p in passes if p.training and p.checksums}
-    return [None, *range(min(counts))] if counts and min(counts) > 1 else [None]
+    least = min(_structures(*runs), default=0)
+    return [None, *range(least)] if least > 1 else [None]
 
 
 def _named_view(view: View) -> str:
@@ -270,6 +275,8 @@ def _of_loaders(
     """Of each tensor, and of each loader for training; what is the same in all runs, ``content``
     tells. ``test``: what is wrong, None where too little is known."""
     arms = course.arms(ev)
+    if len({_structures(*some) for some in arms}) > 1:
+        return None  # what is made of the batches tells whether something is missing
     runs = [run for some in arms for run in some]
     trained = {p.loader for run in arms[0] for r in run.records for p in r.passes if p.training}
     looked = 0
