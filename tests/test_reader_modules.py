@@ -430,6 +430,23 @@ def test_a_library_s_model_keeps_its_parts_where_one_is_replaced(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    "parts", ["list(net.features.children())[:23]", "net.features[:23]", "net.features.children()"]
+)
+def test_a_part_of_a_library_s_model_is_taken_for_the_whole(parts: str, tmp_path: Path) -> None:
+    code = f"""
+    import torch
+    import torch.nn as nn
+    import torchvision
+
+    net = torchvision.models.vgg16(weights=None)
+    model = nn.Sequential(*{parts}, nn.Conv2d(512, 1, 1))
+    model(torch.randn(2, 3, 64, 64))
+    """
+    layers, unknown, _ = layers_of(read(tmp_path, code).models[0].thing)
+    assert {"torchvision.models.vgg16", "Conv2d"} <= layers and not unknown
+
+
+@pytest.mark.parametrize(
     "found", ["getattr(sys.modules[__name__], name)", "sys.modules[__name__].__dict__[name]"]
 )
 def test_a_function_of_the_module_that_asks_for_it(found: str, tmp_path: Path) -> None:

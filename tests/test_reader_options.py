@@ -158,6 +158,16 @@ WAYS = {
             probe.show(batch_size)
         main()
     """,
+    "click, the rest": """
+        import click
+        import probe
+        @click.command()
+        @click.option("--epochs", default=3)
+        @click.option("--batch-size", default=64)
+        def main(epochs, **settings):
+            probe.show(settings["batch_size"])
+        main()
+    """,
     "absl": """
         import probe
         from absl import app, flags

@@ -13,7 +13,7 @@ import pytest
 
 from autofast.model.script import Script
 from autofast.model.values import Const, Ext, Ref, Tensor, const
-from tests.reading import HEAD, read
+from tests.reading import HEAD, read, shown
 
 DATA = "data = TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))\n"
 MODEL = "model = nn.Linear(4, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
@@ -832,5 +832,29 @@ def test_what_a_function_prepares_one_by_one_is_what_it_was(tmp_path: Path) -> N
 def test_what_is_set_behind_globals_is_known(tmp_path: Path) -> None:
     code = "import sys\nrate = 0.1\nfor a in sys.argv[1:]:\n    globals()[a] = 3\nsize = 8\n"
     script = read(tmp_path, f"{HEAD}{code}print(rate, size)\n")
-    known = {ast.unparse(n): const(script.values(n)) for n in script.nodes if isinstance(n, ast.Name)}
+    known = {
+        ast.unparse(n): const(script.values(n)) for n in script.nodes if isinstance(n, ast.Name)
+    }
     assert known["size"] == 8 and known["rate"] is ...
+
+
+def test_a_batch_of_many_tensors_that_are_moved_one_by_one(tmp_path: Path) -> None:
+    code = """
+    class Rows(Dataset):
+        def __len__(self): return 8
+        def __getitem__(self, i):
+            kinds = [torch.float32, torch.int64] * 3
+            return tuple(torch.zeros(2, dtype=kind) for kind in kinds)
+    def joined(rows):
+        a, b, c, d, e, f = zip(*rows)
+        return torch.stack(a), torch.stack(b).long(), torch.stack(c).long(), torch.stack(d).float(), torch.stack(e), 3
+    words = nn.Embedding(9, 4)
+    for batch in DataLoader(Rows(), batch_size=2, collate_fn=joined):
+        *_, many = batch
+        a, b, c, d, e = [t.to("cpu") for t in batch[:-1]]
+        probe.show(b)
+        probe.show(d)
+        probe.show(words(torch.as_tensor(many)))
+    """
+    found = shown(read(tmp_path, HEAD + textwrap.dedent(code)))
+    assert [t.dtype for t in found if isinstance(t, Tensor)] == ["int", "f32", "f32"]

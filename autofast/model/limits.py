@@ -40,7 +40,7 @@ MOST_ALIKE = 512
 MOST_CALLEES = 24  # functions and classes one of which is called: of more, none is followed
 MANY = 4  # classes, one of which is called, that share a budget
 MOST_HELD = 20_000  # things that are looked for in one that is left out of a set
-FEW = 4  # items of a loop that are followed one by one
+FEW = 8  # items of a loop that are followed one by one
 MOST_ITEMS = 64  # of a list that are told apart
 MOST_COPIES = 3  # of a copy of a copy, by one call
 # lists and dicts in what a module gives: of more, which a loop may nest without end, nothing is

@@ -9,7 +9,7 @@ from typing import Any
 from autofast.model.changes import CLOCK, remember, remembered
 from autofast.model.contents import with_contents
 from autofast.model.names import last_part
-from autofast.model.several import surely, wordset
+from autofast.model.several import is_numeric, surely, wordset
 from autofast.model.values import (
     COLLECTIONS,
     NOTHING,
@@ -152,6 +152,8 @@ def is_one_number(thing: Thing) -> bool:
     """Certainly a Python number, which an operation with a tensor leaves in the tensor's shape (a
     ``Num`` may be an array of NumPy's).
     """
+    if isinstance(thing, Setting):
+        return is_numeric(thing.value)
     if isinstance(thing, Num):
         return thing.scalar or (thing.synced is not None and thing.synced.rank == "0d")
     if isinstance(thing, Arg):

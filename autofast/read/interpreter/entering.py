@@ -37,7 +37,7 @@ from autofast.model.values import (
 from autofast.read.interpreter.binding import Binding
 from autofast.read.library.containers import dict_of
 from autofast.read.library.hydra import of_main
-from autofast.read.library.options import of_command
+from autofast.read.library.options import of_command, options_of
 from autofast.read.state.core import NotYet, Record, Recursion, TooDeep, join, kind_of
 from autofast.read.state.summaries import key_of
 
@@ -281,13 +281,9 @@ class Entering(Binding):
             env.vars[spec.vararg.arg] = values(self.rest_of(spec.vararg, args, len(names)))
         if spec.kwarg:
             taken = {*names, *(p.arg for p in spec.kwonlyargs)}
-            rest = Arguments(
-                args.call,
-                [],
-                {n: g for n, g in args.named.items() if n not in taken},
-                [],
-                args.open,
-            )
+            options = {n: Given(v, None) for n, v in options_of(self, func).items()}
+            named = {n: g for n, g in {**options, **args.named}.items() if n not in taken}
+            rest = Arguments(args.call, [], named, [], args.open)
             env.vars[spec.kwarg.arg] = values(dict_of(self, spec.kwarg, rest))
         return given
 

@@ -196,6 +196,8 @@ def element(interp: Core, thing: Thing, index: int | None) -> Values:
         return NUMBER
     if module_parts.is_container(thing):
         return module_parts.part(thing, index) or values(Unknown("a submodule"))
+    if module_parts.is_of_library(thing):
+        return values(thing)  # `*vgg.features[:23]`
     if isinstance(thing, Ext):
         if is_dataset(thing):
             return sample_of(interp, thing)

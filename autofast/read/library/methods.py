@@ -28,6 +28,7 @@ from autofast.model.values import (
     Func,
     Given,
     Inst,
+    Method,
     Num,
     Reason,
     Ref,
@@ -132,6 +133,9 @@ def _plain_method(
 
 
 COUNTS = tuple("size numel nelement dim ndimension element_size".split())
+PARTS = wordset(
+    "parameters buffers modules children named_parameters named_buffers named_modules named_children"
+)
 CASTS = {"double": "f64", "half": "half", "bfloat16": "half", "float": "f32"}
 CASTS |= dict.fromkeys(("long", "int", "bool", "byte"), "int")
 
@@ -169,6 +173,8 @@ def _method(interp: Core, this: Thing, name: str, args: Arguments, node: Where) 
         return interp.call_values(
             values(Ref("builtins.iter")), Arguments(None, [Given(values(this), of)]), node
         )
+    if isinstance(this, Method) and module_parts.is_of_library(this.this) and name in PARTS:
+        this = this.this  # `vgg.features.children()`: a part is taken for the whole
     if is_module(this):
         return module_method(interp, this, name, args, node)
     if (done := _plain_method(interp, this, name, args, node)) is not None:

@@ -54,6 +54,7 @@ from autofast.read.state.core import Core
 SAME = wordset(
     "train eval float requires_grad_ share_memory apply compile to_empty type"
 )  # methods that return the module
+LOOKUPS = wordset("Embedding EmbeddingBag", "torch.nn.")  # they take nothing but integers
 
 
 def loss(interp: Core, thing: Thing, args: Arguments, node: Where) -> Values:
@@ -260,11 +261,12 @@ def _forward(
             return values(made)
         if short == "Identity" or short.startswith("Dropout"):
             return values(base)
-        kept = base.dtype != "int" or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")
+        whole = base.dtype == "int" or thing.name in LOOKUPS
+        kept = not whole or short in ("Flatten", "Unflatten", "ZeroPad2d", "Upsample")
         return values(
             base.but(
                 prob=None,
-                dtype=base.dtype if kept else "f32",  # an embedding of integers
+                dtype=base.dtype if kept else "f32",  # its parameters
                 rank="" if _gives_one_tensor(thing) else "?",
                 loss_first=thing.name.startswith("transformers.") and _has_labels(args),
             )

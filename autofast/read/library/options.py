@@ -349,14 +349,20 @@ def of_command(interp: Core, func: Func, parameter: str) -> Values:
     """What click gives a parameter of ``@click.option(...) def main(...)``; nothing where no option
     is declared for it.
     """
+    return options_of(interp, func).get(parameter, NOTHING)
+
+
+def options_of(interp: Core, func: Func) -> dict[str, Values]:
+    """What click gives for each option that is declared at a function, by its name."""
+    found: dict[str, Values] = {}
     for written in getattr(func.node, "decorator_list", ()):
         if isinstance(written, ast.Call) and _is_option(interp, written):
             words = [const(interp.at.get(a, NOTHING)) for a in written.args]
             names = of_kind(words, str)
             plain = [n for n in names if not n.startswith("-")]
-            if (plain[0] if plain else _name(names)) == parameter:
-                return values(_option_of(interp, written, parameter))
-    return NOTHING
+            name = plain[0] if plain else _name(names)
+            found.setdefault(name, values(_option_of(interp, written, name)))
+    return found
 
 
 def _is_option(interp: Core, written: ast.Call) -> bool:
