@@ -10,7 +10,7 @@ from autofast.facts.cost import gains
 from autofast.facts.unread import GONE, UNREAD, idle
 from autofast.flow.positions import nodes_of
 from autofast.model.script import Script
-from autofast.rule import Effect, Finding, Options, rule
+from autofast.rule import Effect, Finding, Options, Question, rule
 from autofast.techniques.precision.amp import Amp, amp
 from autofast.techniques.transfers.constants import Constant, constants
 from autofast.techniques.transfers.factories import loops_of_steps, run_once, runs_often
@@ -25,6 +25,7 @@ COPIED = gains.usual(0.02, "a copy that is waited for at each use", code=True)
 FILLS = "fills a tensor with one number for each step"
 FILLED = gains.usual(0.02, "memory that is filled, and read, for one number", code=True)
 COMPUTED = gains.usual(0.05, "computed again each time")
+SENT = gains.usual(0.05, "computed and copied again each time", code=True)
 
 
 @rule(
@@ -64,7 +65,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             else "computes the same at each call",
             edits=constant.edits,
             refusal=_why_not(constant),
-            asks=gains.in_steps if constant.copied else COMPUTED,
+            asks=_question(constant),
             torch=constant.since,
         )
     for part in prepared(script, (c.slot for c in found)):
@@ -79,6 +80,12 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             effect=part.effect,
             asks=gains.remembered if part.whole else COMPUTED,
         )
+
+
+def _question(constant: Constant) -> Question:
+    if not constant.copied:
+        return COMPUTED
+    return SENT if constant.worked else gains.in_steps
 
 
 def _why_not(constant: Constant) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -1117,3 +1118,50 @@ def test_numbers_where_tensors_are_made_on_the_gpu_by_default(kind: str) -> None
 def test_numbers_that_are_not_made_there(old: str, new: str) -> None:
     text = (HEAD + DEFAULT.format(kind="'torch.cuda.FloatTensor'")).replace(old, new)
     assert "full((1,), 1" not in apply("cache-constant", text).text.replace("full((1,), 10.0)", "")
+
+
+POSITIONS = """
+def sines(size, width):
+    rows = [np.sin(np.arange(size) / 10 ** (k / width)) for k in range(width)]
+    return torch.tensor(np.stack(rows, 1), dtype=torch.float32)
+
+
+class Net(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.grid, self.wide, self.narrow = c["image"] // c["patch"], c["wide"], c["narrow"]
+        self.one, self.two = nn.Linear(3, c["narrow"]), nn.Linear(c["narrow"], 3)
+
+    def forward(self, x):
+        x = self.one(x) + sines(self.grid, self.narrow).to(x.device)
+        x = torch.cat([x, x], 1) + sines(self.grid, self.wide).to(x.device)
+        return self.two(x[:, : self.narrow])
+"""
+FILED_NET = LOOP.replace("Net([0.2, 0.3, 0.5])", "Net(yaml.safe_load(open('conf.yml')))")
+CONF = "image: 32\npatch: 4\nwide: 4\nnarrow: 2\n"
+
+
+def test_functions_of_numbers_that_a_file_of_settings_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of several is kept, under the name of its function; a copy of the network moves with
+    it.
+    """
+    probing = "        losses.append(loss.item())\n"
+    copied = "    with torch.no_grad():\n        copy.deepcopy(model).eval()(x)\n"
+    text = (
+        "import copy\nimport yaml\n"
+        + HEAD
+        + POSITIONS
+        + FILED_NET.replace(probing, probing + copied)
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf.yml").write_text(CONF)
+    found = apply("cache-constant", text, files={"conf.yml": CONF})
+    assert found.lines == [
+        'self.register_buffer("sines", sines(self.grid, self.narrow), persistent=False)',
+        'self.register_buffer("sines_2", sines(self.grid, self.wide), persistent=False)',
+        "x = self.one(x) + self.sines",
+        "x = torch.cat([x, x], 1) + self.sines_2",
+    ]
+    assert run(text)["losses"] == run(found.text)["losses"]

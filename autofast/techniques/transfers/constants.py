@@ -102,13 +102,15 @@ Without: TypeAlias = "tuple[ast.ClassDef, ast.FunctionDef, str, ast.expr, Consta
 class Constant:
     """``node``, in code that runs in every step, or for each item, and what makes it once.
 
-    ``copied``: to the device, each time. ``made``: what goes elsewhere with it. There are no edits
-    where others may have a tensor that a module keeps.
+    ``copied``: to the device, each time; ``worked``: computed by functions of some work. ``made``:
+    what goes elsewhere with it. There are no edits where others may have a tensor that a module
+    keeps.
     """
 
     node: ast.expr
     edits: Edits
     copied: bool = False
+    worked: bool = False
     made: tuple[ast.AST, ...] = ()
     slot: Slot | None = None  # what it is kept by
     since: tuple[int, int] | None = None  # the oldest torch that takes it so, where not all do
@@ -142,7 +144,7 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
             if (number := as_number(script, transfer.node)) is not None:
                 kept.add(transfer.node)
                 copy = transfer.node
-                yield Constant(copy, (number,), True, (copy,), since=since(script, copy))
+                yield Constant(copy, (number,), True, made=(copy,), since=since(script, copy))
     for copy, buffer in buffers(script, hot):
         kept.add(copy)
         yield Constant(copy, buffer, True)
@@ -174,8 +176,8 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
         # None that needs statements is shared.
         said = f"{spelled} {copied} {before or ast.unparse(made)}"
         stem = once_made.stem or number_name(made)
-        asked = (name_for(script, node, cls, f"{stem}{n}") for n in ("", "_2", "_3", "_4"))
-        called = asked if stem else [name_for(script, node, cls)]
+        begin = called_like(script, node, stem or "constant")
+        called = (free_name(script, cls, f"{begin}{n}") for n in ("", "_2", "_3", "_4"))
         slots: list[Slot] = [(init or cls.node, n) for n in not_none(called)]
         slot = next((s for s in slots if s not in names or names[s][0] == said), None)
         if slot is None or within_any(node, kept):
@@ -194,7 +196,7 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
         gone = *(e.stmt for e in of_kind(idle, Remove)), *(e.expr for e in of_kind(idle, Rewrite))
         holes = {"like": once_made.like} if once_made.like is not None else {}
         edits = Rewrite(node, f"{this}.{name}{once_made.behind}", holes), *moved, *idle
-        found = Constant(node, edits, copied, gone, slot=slot)
+        found = Constant(node, edits, copied, _has_work(script, made), gone, slot=slot)
         if init is None:
             names[slot] = said, None
             without.append((cls.node, method, code, made, found))
@@ -206,7 +208,7 @@ def _constants(script: Script, hot: frozenset[ast.AST], halves: Nodes) -> Iterat
     yield from _with_constructors(without)
     for table in tables(script, hot, kept):
         kept |= {*table.made}
-        yield Constant(table.node, table.edits, True, table.made)
+        yield Constant(table.node, table.edits, True, made=table.made)
     yield from (c for c in stored if not within_any(c.node, kept))
     for function in often:
         if isinstance(function, ast.FunctionDef) and _has_one_result(script, function):
@@ -346,6 +348,11 @@ def works(function: ast.AST) -> bool:
     return contains_kind(function, *WORK) or len([*nodes_in(function, ast.Call)]) > FEW
 
 
+def _has_work(script: Script, made: ast.expr) -> bool:
+    callees = script.analysis(CallGraph).callees
+    return any(works(c.function) for call in nodes_in(made, ast.Call) for c in callees(call))
+
+
 def _has_one_result(script: Script, function: ast.FunctionDef) -> bool:
     """Whether a function of the module, of some work, computes the same for the same few constants
     in all its calls, and nobody writes to what it gives."""
@@ -443,12 +450,20 @@ def _moved_there(script: Script, method: ast.FunctionDef, cls: Cls) -> Edits | N
     moved = [o.this for s in script.methods("to", "cuda") for o in s if o.this]
     inside = moved_with(*moved, *_moved_by_lightning(script))
     objects = of_kind(_objects(script, method), Inst)
-    places = [(t.node, t.made) for t in objects if id(t) in inside]
-    if all(id(t) in inside or (t.node, t.made) in places for t in objects):  # copies, too
+    if all(id(t) in inside or any(_is_copy_of(t, o) for o in inside.values()) for t in objects):
         return ()
     made = {t.node for t in objects}
     edits = [_move(script, node) for node in made]
     return tuple(edits) if all(edits) else None  # type: ignore[arg-type]
+
+
+def _is_copy_of(thing: Inst, other: Thing) -> bool:
+    """Whether it is a copy, made where the other object is, or in what is called there."""
+    return (
+        isinstance(other, Inst)
+        and thing.node is other.node
+        and thing.made[: len(other.made)] == other.made
+    )
 
 
 def _moved_by_lightning(script: Script) -> list[Thing]:
@@ -504,19 +519,18 @@ def is_stored_whole(script: Script, cls: Cls) -> bool:
     return any(t.cls is cls or is_module(t) for g in given for t in of_kind(g or (), Inst))
 
 
-def name_for(script: Script, node: ast.expr, cls: Cls, begin: str = "constant") -> str | None:
-    """A free name: of the variable, or of what it is made from."""
+def called_like(script: Script, node: ast.expr, begin: str) -> str:
+    """What to call it: like the variable, or what it is made from."""
     target, up = only_target(statement_of(node)), parent_of(node)
     whole = getattr(statement_of(node), "value", node)
     if isinstance(target, ast.Name) and node in (whole, *_cores(whole)):
-        begin = target.id
-    elif isinstance(up, ast.keyword) and up.arg:
-        begin = up.arg
-    elif is_method(node, "to", "cuda"):
-        begin = variable_name(node.func.value) or begin
-    elif isinstance(node, ast.Call) and script.analysis(CallGraph).callees(node):
-        begin = short_name(node.func).strip("_")
-    return free_name(script, cls, begin)
+        return target.id
+    if isinstance(up, ast.keyword) and up.arg:
+        return up.arg
+    made = node.func.value if is_method(node, "to", "cuda") else node
+    if isinstance(made, ast.Call) and script.analysis(CallGraph).callees(made):
+        return short_name(made.func).strip("_")
+    return (made is not node and variable_name(made)) or begin
 
 
 def free_name(script: Script, cls: Cls, begin: str) -> str | None:

@@ -12,7 +12,7 @@ from autofast.edit.order import Rank
 from autofast.facts.item_constants import Items
 from autofast.model.source import source_of
 from autofast.rule import Effect
-from autofast.techniques.transfers.constants import class_of, free_name, name_for
+from autofast.techniques.transfers.constants import called_like, class_of, free_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def name_of(items: Items, node: ast.expr | None, begin: str) -> str | None:
     assert cls is not None
     if node is None:
         return free_name(items.script, cls, begin)
-    return name_for(items.script, node, cls, begin)
+    return free_name(items.script, cls, called_like(items.script, node, begin))
 
 
 def text_of(expr: ast.expr, instead: Mapping[ast.expr, str] | None = None) -> str:

@@ -36,6 +36,7 @@ from autofast.model.source import (
     parent_of,
     source_of,
     statement_of,
+    walk,
     within_any,
 )
 from autofast.model.syntax import (
@@ -96,7 +97,8 @@ def tables(script: Script, hot: frozenset[ast.AST], kept: Collection[ast.AST]) -
     done, names = {*kept}, Helpers()
     copies: ByNode[Transfer] = {t.node: t for t in script.transfers if _is_copy(script, t)}
     for node, transfer in copies.items():
-        if runs_often(transfer.site, hot) and not within_any(node, done):
+        apart = not within_any(node, done) and done.isdisjoint(walk(node))
+        if runs_often(transfer.site, hot) and apart:
             table = _whole(script, transfer, copies) or _part(
                 script, transfer.node, transfer.site, names
             )
