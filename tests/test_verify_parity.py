@@ -446,6 +446,15 @@ def test_checkpoints(saved: dict[str, str], passed: bool) -> None:
     assert check(samples.checkpoints(two(a, broken))).passed is False
 
 
+def test_settings_that_a_scheduler_leaves_in_an_optimizer() -> None:
+    keys = {"opt/param_groups/0/lr": "float", "opt/state/0/step": "Tensor float32 ()"}
+    a = simple(checkpoints=(Checkpoint("a.pt", keys, True),))
+    for more, passed in (("param_groups/0/initial_lr", True), ("state/0/initial_lr", False)):
+        b = simple(checkpoints=(Checkpoint("a.pt", {**keys, f"opt/{more}": "float"}, True),))
+        assert check(samples.checkpoints(two(a, b))).passed is passed
+        assert check(samples.checkpoints(two(b, a))).passed is False, "a resumed schedule asks"
+
+
 # what is printed
 
 

@@ -21,6 +21,8 @@ CLOSE = 1e-9  # checksums are float64 sums: equal data differ by less, whatever 
 ENOUGH = 3  # batches in a pass, so that its order says something
 # chance at which few and coarse values (the sums of labels) of two passes may be equal by accident
 LUCK = 1e-6
+# A setting of a parameter group: `initial_lr` is what a scheduler leaves, and any optimizer takes.
+GROUP = re.compile(r"(^|/)param_groups/\d+/[^/]+$")
 
 Sums = tuple[float, ...]
 View = int | None  # None: the whole batch; else the number of a tensor in its structure
@@ -355,7 +357,7 @@ def _misfit(a: Mapping[str, str], b: Mapping[str, str]) -> str:
         return f"lacks {shown(gone)}"
     parts = {k.split("/")[0] for k in a}
     inside = {k for k in b if "/" not in k and b[k] != "dict" or k.split("/")[0] in parts}
-    new = [k for k in b if k not in a and k in inside]
+    new = [k for k in b if k not in a and k in inside and not (_option(b[k]) and GROUP.search(k))]
     if new:
         return f"has {shown(new)} besides"
     other = [k for k in a if a[k] != b[k] and not (_option(a[k]) and _option(b[k]))]
