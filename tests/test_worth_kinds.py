@@ -1092,15 +1092,16 @@ def test_workers_that_stay_where_the_seed_was_set(
 
 
 @pytest.mark.parametrize(
-    ("rules", "given", "worth"),
+    ("rules", "given", "draws", "worth"),
     [
-        ("num-workers persistent-workers", "", True),
-        ("persistent-workers", ", num_workers=2", False),
+        ("num-workers persistent-workers", "", " + torch.rand(1)", True),
+        ("num-workers persistent-workers", "", "", False),  # the same order as in one process
+        ("persistent-workers", ", num_workers=2", " + torch.rand(1)", False),
     ],
 )
-def test_workers_that_are_new_stay(rules: str, given: str, worth: bool) -> None:
-    """They draw other numbers than one process in any case, and one argument says it."""
-    photo = "torchvision.io.read_image(str(i)), torch.zeros(1)"
+def test_workers_that_are_new_stay(rules: str, given: str, draws: str, worth: bool) -> None:
+    """Where items draw, they draw other numbers than one process in any case."""
+    photo = f"torchvision.io.read_image(str(i)){draws}, torch.zeros(1)"
     rows = ROWS_OF.replace("torch.full((64,), float(i)), torch.zeros(1)", photo)
     text = MODES.replace("{call}", "train()").replace("from lib import Rows", rows)
     head = "import torch, torchvision\ntorch.manual_seed(0)\n"

@@ -47,7 +47,7 @@ from autofast.facts.datasets import Images, image_sets
 from autofast.facts.extents import sides_of
 from autofast.facts.loaders import has_no_workers, made_in
 from autofast.facts.workers.legality import makes_batches
-from autofast.facts.workers.seeding import seed_of
+from autofast.facts.workers.seeding import draws_of, seed_of
 from autofast.facts.workers.shared_state import keeps_what_it_reads
 from autofast.flow.loops import loops_around
 from autofast.model.calls import may_give
@@ -374,8 +374,8 @@ def keeping(script: Script, options: Options, finding: Finding, beside: Findings
     epoch = (cost.steps or 0) * step.likely
     files = any("file" in d.reads for x in mine for d in x.datasets)
     many = (cost.epochs or 0) >= MANY_EPOCHS
-    # Workers that are new start anyway, and draw other numbers than the seed gave before.
-    new = surely(is_given_workers(script, x, beside) for x in mine)
+    # Items draw other numbers in workers that are new than the seed gave before.
+    new = surely(draws_of(x) and is_given_workers(script, x, beside) for x in mine)
     long = found.known or epoch >= machine.START / found.share
     if 0 < epoch < machine.START / found.share or new and not long:
         return found
