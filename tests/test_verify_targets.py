@@ -92,6 +92,9 @@ def with_target(run: Run, target: Target) -> Run:
         (Target(40, 700, (), 600, 300), None),  # pads cut off
         (Target(20, 800, (), 600, 300), None),  # two at once
         (Target(40, 800, (), 40, 0), True),  # hardly any came again
+        (Target(1, 800, (), 600, 600, 160), False),  # pads, in one call
+        (Target(1, 800, (), 600, 600, 160, 400), None),  # the script leaves out others by itself
+        (Target(1, 640, (), 600, 600, 160), None),
     ],
 )
 def test_what_can_be_compared_of_labels(after: Target, passed: bool | None) -> None:
@@ -125,6 +128,39 @@ for step in range(4):
     with torch.no_grad():
         F.cross_entropy(model(x), y)
 """
+
+
+PADS = """
+import torch
+import torch.nn.functional as F
+
+model = torch.nn.Linear(4, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x, y = torch.randn(6, 4), torch.tensor([1, 2, 0, 3, 0, 4])
+for step in range(3):
+    out = model(x)
+    loss = F.cross_entropy(out, y, ignore_index=0) + torch.nn.NLLLoss(ignore_index=0)(out, y)
+    optimizer.zero_grad()
+    (loss + {more}).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ("F.cross_entropy(out, y)", Target(9, 54, left_out=12)),
+        ("F.cross_entropy(out, y, torch.ones(5))", Target(9, 54, left_out=12, by_hand=18)),
+        (
+            "(F.cross_entropy(out, y, reduction='none') * y.ne(0)).sum()",
+            Target(9, 54, left_out=12, by_hand=18),
+        ),
+    ],
+)
+def test_pads_that_losses_leave_out(more: str, found: Target, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PADS.replace("{more}", more))
+    seen = probing.run(tmp_path, str(tmp_path / "train.py"), detail=FULL).record.targets["classes"]
+    assert replace(seen, again=0, same=0) == found
 
 
 def test_targets_of_a_run(tmp_path: Path) -> None:

@@ -217,13 +217,18 @@ class Target:
         calls, numbers: how many.
         laws: as those of a Call, for every ten calls.
         again: samples that came again with the input that they had before.
-        same: of these, those whose target was the same, too."""
+        same: of these, those whose target was the same, too.
+        left_out: numbers that a loss leaves out as it stands (``ignore_index``).
+        by_hand: numbers given to losses with weights for classes, or that are not put together: the
+            script may leave some out by itself."""
 
     calls: int
     numbers: int
     laws: tuple[Numbers, ...] = ()
     again: int = 0
     same: int = 0
+    left_out: int = 0
+    by_hand: int = 0
 
 
 @dataclass(frozen=True)

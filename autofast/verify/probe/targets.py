@@ -3,7 +3,8 @@
 
 Labels are given to no model. Two scripts that draw otherwise are compared by the law by which these
 are drawn (laws.py), and by whether a sample that comes again, with the input that it had before,
-has the label of before: noise of labels is drawn once, or anew.
+has the label of before: noise of labels is drawn once, or anew. Labels that a loss leaves out
+(``ignore_index``), pads as a rule, are counted.
 
 A loss is known by torch's own function for it, whoever calls that (a module, a function of
 torch.nn.functional)."""
@@ -42,6 +43,9 @@ OTHERS = {
     "poisson_nll_loss": "counts",
     "hinge_embedding_loss": "signs",
 }
+# At which places these are given their weights, how they put losses together (0: not at all), and
+# the class that they leave out.
+CLASSES = {"cross_entropy_loss": (2, 3, 4), "nll_loss_nd": (2, 3, 4)}
 Kept = tuple[float, float]
 
 
@@ -61,30 +65,36 @@ class Targets:
         @instead_of(name, owner, hidden=True)
         def watched(original: Any, *args: Any, **kwargs: Any) -> Any:
             if not compiling() and task() == -1 and not self.no_training():
-                self.looked(kind, [*args, *(kwargs[k] for k in ("input", "target") if k in kwargs)])
+                given = [*args, *(kwargs[k] for k in ("input", "target") if k in kwargs)]
+                found = self.looked(kind, given)
+                if found is not None and name in CLASSES:
+                    left_out(given, found, *(args[k] for k in CLASSES[name] if k < len(args)))
             return original(*args, **kwargs)
 
         registered(name, owner)
 
-    def looked(self, kind: str, given: list[Any]) -> None:
-        """Of the two that a loss compares one is an output, whichever comes first."""
+    def looked(self, kind: str, given: list[Any]) -> dict[str, Any] | None:
+        """Of the two that a loss compares one is an output, whichever comes first; None where that
+        is not so."""
         one, two, *_ = [*given, None, None]
         if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor):
-            return
+            return None
         if one.requires_grad == two.requires_grad or not one.dim() or not two.dim():
-            return
+            return None
         target = unwrapped(two if one.requires_grad else one).detach()
         kind += " as shares" * (kind == "classes" and target.is_floating_point())
         if target.is_cuda and torch.cuda.is_current_stream_capturing():
-            return
+            return None
         found = self.seen.setdefault(
-            kind, {"calls": 0, "numbers": 0, "laws": [], "again": 0, "same": 0}
+            kind,
+            dict.fromkeys("calls numbers again same left_out by_hand".split(), 0) | {"laws": []},
         )
         found["calls"] += 1
         found["numbers"] += target.numel()
         with contextlib.suppress(Exception):  # a meta tensor, or a layout of its own
             found["laws"] += self.laws.called(0, [(kind, target)]).values()
             self.compared(kind, target, found)
+        return found
 
     def compared(self, kind: str, target: Any, found: dict[str, Any]) -> None:
         """Each sample's target with that which it had when its input was the same."""
@@ -102,6 +112,20 @@ class Targets:
 
     def found(self) -> Data:
         return {"targets": self.seen}
+
+
+def left_out(
+    given: list[Any], found: dict[str, Any], weight: Any = None, together: Any = 0, without: Any = 0
+) -> None:
+    """Of a loss of classes."""
+    target = given[1]
+    if target.is_floating_point():
+        return  # shares of all classes
+    if weight is not None or not together:
+        found["by_hand"] += target.numel()
+        return
+    with contextlib.suppress(Exception), torch.no_grad():
+        found["left_out"] += int((unwrapped(target).detach() == without).sum())
 
 
 def _sums(rows: Any) -> tuple[list[float], list[float]]:
