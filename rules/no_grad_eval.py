@@ -145,7 +145,7 @@ def added(script: Script, evaluation: Evaluation) -> Iterator[Finding]:
     asks = None if keeps_graphs(script, node) else UNLESS_ONCE
     if evaluation.kind == "statement":
         measured = is_measured(script, evaluation)
-        if not measured and not is_worth(evaluation):
+        if not measured and not is_worth(script, evaluation):
             return
         asks = ONE_PASS if _is_one_pass(evaluation, not measured) else UNLESS_BESIDE
     elif evaluation.kind == "function" and _is_one_pass(evaluation, True):

@@ -3351,3 +3351,37 @@ def test_what_is_kept_of_an_action_holds_its_graph(keep: str, back: str, turns: 
     done = apply("no-grad-eval", text)
     assert run(done.text)["losses"] == run(text)["losses"]
     assert "action = act" in done.text and "no_grad" not in done.text
+
+
+DOUBLE = """\
+online = nn.Linear(4, 3).to(device)
+target = copy.deepcopy(online)
+optimizer = torch.optim.SGD(online.parameters(), lr=0.1)
+
+
+def learn(states, others):
+    q = online(states).gather(1, torch.zeros(len(states), 1, dtype=torch.long, device=device))
+    best = online(others).argmax(1, keepdim=True)
+    wanted = 1 + 0.9 * target(others).gather(1, best).detach()
+    loss = F.smooth_l1_loss(q, wanted)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+losses = []
+for step in range(1, 9):
+    state = torch.randn(8, 4).to(device)
+    if step > 2 and step % 2 == 0:
+        losses.append(learn(state, state + 1))
+"""
+
+
+def test_a_choice_in_each_step_that_trains_is_not_seldom() -> None:
+    text = HEAD.replace("import torch\n", "import copy\nimport torch\n", 1) + DOUBLE
+    done = check(text, "best = online(others).argmax(1, keepdim=True)")
+    assert "    with torch.no_grad():\n        best = online(others)" in done.text
+    call = "        losses.append(learn(state, state + 1))\n"
+    shown = text.replace(call, f"        shown = online(state)\n{call[4:]}")
+    assert "        shown = online(state)\n" in apply("no-grad-eval", shown).text

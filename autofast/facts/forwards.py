@@ -310,7 +310,7 @@ def evaluation_regions(script: Script, evaluation: Evaluation) -> Iterator[Regio
     """The blocks of an evaluation, one for each loop over batches (or over chunks that a loss is
     taken of); where training shares them, they are its own.
     """
-    if evaluation.shared or (evaluation.kind == "statement" and not is_worth(evaluation)):
+    if evaluation.shared or (evaluation.kind == "statement" and not is_worth(script, evaluation)):
         return
     regions: ByNode[Region] = {}
     measured: Nodes = set()
@@ -364,13 +364,13 @@ def _loop(occurrence: Occurrence, evaluation: Evaluation, start: int) -> tuple[a
 
 
 # -------------------------------------------------------------------------------- single statements
-def is_worth(evaluation: Evaluation) -> bool:
+def is_worth(script: Script, evaluation: Evaluation) -> bool:
     """A single statement that is evaluation as a whole (not the head of an ``if`` or ``for``), and
     runs more than now and then.
     """
     whole = isinstance(evaluation.node, SIMPLE)
     return whole and not all(
-        _seldom(occurrence) for site in evaluation.forwards for occurrence in site
+        _seldom(script, occurrence) for site in evaluation.forwards for occurrence in site
     )
 
 
@@ -405,8 +405,12 @@ def _measured_by(script: Script, call: ast.Call) -> Iterator[Tensor]:
             yield from tensors_in(*(script.values(a) for a in call.args[:1]))
 
 
-def _seldom(occurrence: Occurrence) -> bool:
-    """Inside a training loop, but not in each of its turns: there is hardly anything to gain."""
+def _seldom(script: Script, occurrence: Occurrence) -> bool:
+    """Inside a training loop, but not in each of its turns that train: there is hardly anything to
+    gain.
+    """
+    steps = {f.way for b in script.steps for s in b.backwards for o in s.site for f in o.stack}
     inner = of_kind(occurrence.stack, LoopFrame)
     rest = occurrence.stack[occurrence.stack.index(inner[-1]) :] if inner else ()
-    return any(not f.known and is_rare(f) for f in of_kind(rest, BranchFrame))
+    gates = (f for f in of_kind(rest, BranchFrame) if f.way not in steps)
+    return any(not f.known and is_rare(f) for f in gates)
