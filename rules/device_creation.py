@@ -23,6 +23,7 @@ from autofast.techniques.transfers.index_arrays import index_arrays
 from autofast.techniques.transfers.indices import counted, indices
 from autofast.techniques.transfers.made_each_step import made_each_step
 from autofast.techniques.transfers.moved_by_helpers import moved_by_helpers
+from autofast.techniques.transfers.moved_several_times import moved_several_times
 from autofast.techniques.transfers.one_hots import one_hots
 from autofast.techniques.transfers.rollouts import rows_of_steps
 from autofast.techniques.transfers.round_trips import round_trips
@@ -67,6 +68,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
         *round_trips(script, hot),
         *given_a_device(script, hot),
         *moved_by_helpers(script, hot),
+        *moved_several_times(script, hot),
     )
     creations += [c for c in others if c.call not in once]
     known = once | {n for c in creations for place in (c.call, *c.moves) for n in ast.walk(place)}

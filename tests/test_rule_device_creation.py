@@ -95,6 +95,10 @@ def made(make: str, before: str = "") -> Applied:
         ("z = torch.randn(3, 4).to(device).to(x.dtype)", ["z = torch.randn(3, 4, device=device).to(x.dtype)"], Effect.SAMPLING),
         ("z = Variable(torch.zeros(3, 4)).to(device)", ["z = Variable(torch.zeros(3, 4, device=device))"], Effect.EXACT),
         ("z = torch.tensor(1.5).to(device)", ["z = torch.tensor(1.5).to(device)"], Effect.EXACT),
+        ("z = torch.zeros(3, 2)\nz = z.to(device).repeat(1, 2)", ["z = torch.zeros(3, 2, device=device)", "z = z.repeat(1, 2)"], Effect.EXACT),
+        ("z = torch.rand(3) < settings[0]\nz = z.to(device).view(-1, 1).float()", ["z = torch.rand(3, device=device) < settings[0]", "z = z.view(-1, 1).float()"], Effect.SAMPLING),
+        ("h = torch.zeros(3, 4)\nz, c = h.to(x.device), h.clone().to(x.device)\nc += 1", ["h = torch.zeros(3, 4, device=x.device)", "z, c = h, h.clone()"], Effect.EXACT),
+        ("h = torch.zeros(3, 4)\nz = h.clone().to(device)\nc = h.clone().unsqueeze(0).to(device)", ["h = torch.zeros(3, 4, device=device)", "z = h.clone()", "c = h.clone().unsqueeze(0)"], Effect.EXACT),
         ("z = torch.zeros(3, 4)\nz = z.to(device)", ["z = torch.zeros(3, 4, device=device)"], Effect.EXACT),
         ("z = torch.zeros(3, 4)\nz = z.type_as(x)", ["z = torch.zeros(3, 4, device=x.device)"], Effect.EXACT),
         ("z = Variable(Tensor(np.ones((3, 4))))", ['z = Variable(torch.ones(3, 4, device="cuda" if cuda else "cpu"))'], Effect.EXACT),
@@ -128,7 +132,7 @@ def made(make: str, before: str = "") -> Applied:
     ],
 )  # fmt: skip
 def test_forms(make: str, expected: list[str], effect: Effect) -> None:
-    done = made(make, before="shape = (4,)")
+    done = made(make, before="import json\nshape, settings = (4,), json.loads('[0.5]')")
     assert done.lines == expected
     assert (done.fixes[0].effect or Effect.EXACT) is effect
     before, after = run(done.before)["losses"], run(done.text)["losses"]
@@ -180,6 +184,28 @@ def test_cuda(make: str, device: str) -> None:
 )
 def test_nothing_to_do(make: str) -> None:
     assert not made(make).fixes
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        # each copy is a tensor of its own
+        "h = torch.zeros(3, 4)\nz, c = h.to(device), h.to(device)\nc += 1",
+        "h = torch.zeros(3, 4)\nz, c = h.to(device), h.fill_(2).clone().to(device)",
+        "h, z = torch.zeros(3, 4), 0\nfor n in range(2):\n    c = h.clone().to(device)\n    z = z + h.to(device).add_(n)",
+        # the host looks at it, too
+        "h = torch.zeros(3, 4)\nz, c = h.to(device), h.clone().to(device)\nlabels[0] = h",
+        # where there is no such device
+        "h = torch.zeros(3, 4)\nz = h\nif cuda:\n    z, c = h.cuda(), h.clone().cuda()",
+        "h = torch.zeros(3, 4)\nz = x\nif cuda:\n    z, c = h.cuda(), h.clone().cuda()",
+        "h = torch.zeros(3, 4)\nw = device\nw = x.device\nz, c = h.to(w), h.clone().to(device)",
+        "h = torch.zeros(3, 4)\nw = x.device\nz, c = h.to(w), h.clone().to(w)",
+    ],
+)  # fmt: skip
+def test_several_copies_that_stay(make: str) -> None:
+    done = made(make)
+    assert "h = torch.zeros(3, 4)\n" in done.text or "torch.zeros(3, 4), 0\n" in done.text
+    run(done.before)
 
 
 def test_the_host_is_a_plain_tensor() -> None:

@@ -76,6 +76,9 @@ CLOCKS = tuple(
 SYNCHRONIZE = wordset(
     "cuda.synchronize mps.synchronize xpu.synchronize accelerator.synchronize", "torch."
 )
+SETTINGS_FILES = wordset(  # give what a file of settings holds: no tensors, nor arrays
+    "yaml.safe_load yaml.load json.load json.loads tomllib.load tomllib.loads toml.load"
+)
 NAMED_TUPLE = "typing.NamedTuple"
 CONTEXT = "torch.autograd.function.FunctionCtx"  # made for each call of a Function
 LOADER = "torch.utils.data.DataLoader"

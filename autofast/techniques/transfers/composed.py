@@ -11,16 +11,16 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from autofast.flow.effects import is_number
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow, definitions_of
 from autofast.model.calls import given_to, is_name, items_of, names_in
+from autofast.model.names import SETTINGS_FILES
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
 from autofast.model.source import block_of, nodes_in, source_of, within, within_statement
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import is_dtype
-from autofast.model.values import Ref, library_names
+from autofast.model.values import Arg, Const, Num, Ref, Unknown, library_names
 
 Factory = Callable[[Script, ast.expr], "ast.Call | None"]
 
@@ -212,4 +212,7 @@ def _is_number(script: Script, expr: ast.expr) -> bool:
         return surely(_is_number(script, e) for e in expr.elts)
     if isinstance(expr, ast.Starred):
         return False
-    return is_number(script.values(expr))
+    return surely(
+        isinstance(t, (Const, Num, Arg)) or (isinstance(t, Unknown) and t.name in SETTINGS_FILES)
+        for t in script.values(expr)
+    )

@@ -42,7 +42,7 @@ from autofast.model.calls import (
     variable_name,
 )
 from autofast.model.kinds import is_module
-from autofast.model.names import MODULE_BASES
+from autofast.model.names import MODULE_BASES, SETTINGS_FILES
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import grouped, is_numeric, not_none, surely, wordset
@@ -85,9 +85,6 @@ STORES = wordset("torch.save pickle.dump pickle.dumps joblib.dump dill.dump")
 WORK = (*LOOPS, *COMPREHENSIONS)
 BLOCKS = (*LOOPS, ast.If)  # whose comments their code has
 PLAIN = ("builtins.object", "torch.", "torchvision.")  # bases whose objects take any attribute
-FILES = wordset(
-    "yaml.safe_load yaml.load json.load json.loads tomllib.load tomllib.loads toml.load"
-)
 COUNTS = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)  # with a number, of no list or dict
 FEW = 3  # calls of a function that is not worth an attribute
 TAKEN = "training forward float double half type dtype device name T".split()  # of every module
@@ -390,7 +387,7 @@ def _is_option(script: Script, expr: ast.expr, counted: bool) -> bool:
     return surely(
         isinstance(t, (Const, Setting))
         or (isinstance(t, Arg) and keyword_of(t.node, "nargs") is None)
-        or (counted and isinstance(t, Unknown) and t.name in FILES)
+        or (counted and isinstance(t, Unknown) and t.name in SETTINGS_FILES)
         for t in script.values(expr)
     )
 

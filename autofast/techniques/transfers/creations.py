@@ -49,6 +49,7 @@ from autofast.techniques.transfers.factories import (
     factory,
     held_by,
     is_bound_to,
+    is_replaced,
     runs_often,
 )
 from autofast.techniques.transfers.filled import constructor, made_there
@@ -105,7 +106,7 @@ def _all_made_there(
             ):
                 needed |= names_in(test)
                 move = gate = chosen
-        again = is_bound_to(stmt, move, expr.id)
+        again = is_bound_to(stmt, move, expr.id) or is_replaced(stmt, expr)
         if not (again or ends_here(stmt, expr)) or _needs_memory(script, expr):
             return
         whole = assignment_chain(script, stmt, expr.id, needed, factory)

@@ -19,6 +19,7 @@ from autofast.model.calls import (
     is_name,
     items_of,
     names_in,
+    only_target,
     parts_of,
     unstarred,
 )
@@ -194,7 +195,8 @@ def held_by(
     stmt = statement_of(transfer.node)
     if not isinstance(expr, ast.Name):
         return None
-    if not is_bound_to(stmt, transfer.node, expr.id) and not ends_here(stmt, expr):
+    bound = is_bound_to(stmt, transfer.node, expr.id) or is_replaced(stmt, expr)
+    if not bound and not ends_here(stmt, expr):
         return None
     needed = {n.id for a in arguments_of(transfer.node) for n in nodes_in(a, ast.Name)}
     made = made_earlier(script, stmt, expr.id, needed)
@@ -244,6 +246,14 @@ def _made_on_the_way(
 def is_bound_to(stmt: ast.stmt, value: ast.expr, name: str) -> bool:
     """``name = value``, alone or as one of ``a, name = other, value``."""
     return any(given is value and is_name(part, name) for part, given in parts_of(stmt))
+
+
+def is_replaced(stmt: ast.stmt, use: ast.Name) -> bool:
+    """``z = z.to(device).view(-1, 1)``: the variable is another tensor then, and its own is read
+    there alone.
+    """
+    reads = [n for n in nodes_in(stmt, ast.Name) if n.id == use.id and is_read(n)]
+    return is_name(only_target(stmt), use.id) and reads == [use]
 
 
 def made_earlier(script: Script, stmt: ast.stmt, name: str, needed: set[str]) -> ast.Call | None:
