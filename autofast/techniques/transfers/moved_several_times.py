@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from autofast.edit.edits import Rewrite
 from autofast.flow.program import Flow, definitions_of
 from autofast.flow.scopes import is_local
-from autofast.model.calls import names_in
+from autofast.model.calls import given_to, is_method, names_in
 from autofast.model.roles import Transfer
 from autofast.model.script import Script
 from autofast.model.several import grouped, of_kind, one
 from autofast.model.source import block_of, nodes_in, source_of, statement_of, within_statement
-from autofast.model.syntax import COMPREHENSIONS, is_attribute, is_read
+from autofast.model.syntax import COMPREHENSIONS, is_read
 from autofast.rule import Effect
 from autofast.techniques.transfers.creations import creation_of, device_of
 from autofast.techniques.transfers.factories import KEEPS, Creation, factory, runs_often
@@ -28,23 +28,24 @@ DECIDING = (ast.IfExp, ast.BoolOp, ast.Lambda, *COMPREHENSIONS)
 def moved_several_times(script: Script, hot: frozenset[ast.AST]) -> Iterator[Creation]:
     """The factories of such tensors, where nothing else is done with them: they are made there."""
     flow = script.analysis(Flow)
-    copies: list[tuple[ast.AST, tuple[Transfer, ast.Name]]] = []
+    found: list[tuple[ast.Name, tuple[Transfer, ast.Name]]] = []
     for transfer in script.transfers:
-        root = transfer.operand and _root(transfer.operand)
-        made = flow.definition(root) if isinstance(root, ast.Name) else None
-        if made is not None and made.value is not None and runs_often(transfer.site, hot):
-            assert isinstance(root, ast.Name)
-            copies.append((made.node, (transfer, root)))
-    for target, group in grouped(copies).items():
-        if isinstance(target, ast.Name) and len(group) > 1:
-            yield from _made_there(script, target, [t for t, _ in group], [r for _, r in group])
+        match _chain(transfer.operand):
+            case [*_, ast.Name() as root] if runs_often(transfer.site, hot):
+                made = flow.definition(root)
+                for target in of_kind([made and made.node], ast.Name):
+                    found.append((target, (transfer, root)))
+    for target, copies in grouped(found).items():
+        if len(copies) > 1:
+            yield from _made_there(script, target, [c for c, _ in copies], [r for _, r in copies])
 
 
 def _made_there(
     script: Script, target: ast.Name, copies: list[Transfer], roots: list[ast.Name]
 ) -> Iterator[Creation]:
     stmt = statement_of(target)
-    call = factory(script, stmt.value) if isinstance(stmt, ast.Assign) else None
+    value = given_to(stmt, target.id)
+    call = factory(script, value) if value is not None else None
     where = one({device_of(script, c) for c in copies})
     uses = definitions_of(script, target).uses_of(target)
     if call is None or where is None or not is_local(target):
@@ -77,18 +78,13 @@ def _is_come_to(copy: ast.Call, block: list[ast.stmt]) -> bool:
     return statement_of(copy) in block and not of_kind(within_statement(copy), DECIDING)
 
 
-def _root(expr: ast.expr) -> ast.expr:
-    """``zeros`` of ``zeros.clone().unsqueeze(0)``."""
-    while isinstance(expr, ast.Call) and is_attribute(expr.func, *PLAIN):
-        expr = expr.func.value
-    return expr
+def _chain(expr: ast.expr | None) -> list[ast.expr]:
+    """``zeros.clone().unsqueeze(0)``, ``zeros.clone()`` and ``zeros``."""
+    if expr is None:
+        return []
+    return [expr, *(_chain(expr.func.value) if is_method(expr, *PLAIN) else ())]
 
 
 def _is_own(copy: Transfer) -> bool:
     """Whether what is copied is memory that nobody else has."""
-    expr = copy.operand
-    while isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute):
-        if expr.func.attr == "clone":
-            return True
-        expr = expr.func.value
-    return False
+    return any(is_method(e, "clone") for e in _chain(copy.operand))
