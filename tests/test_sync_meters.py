@@ -11,7 +11,7 @@ import pytest
 
 from autofast.read.library.steppers import TOLD
 from autofast.rule import Effect
-from tests.onerule import apply, run
+from tests.onerule import Applied, apply, run
 from tests.test_rule_loss_item_sync import HEAD, METER, output, refused, same, training
 
 SHOWN = "if i % 4 == 0:\n    "
@@ -233,6 +233,52 @@ def test_a_window_of_numbers(result: str) -> None:
     text = metered(SHOWN + "print(m.median, m.avg, m.values())", WINDOW.replace("RESULT", result))
     done = same(text, "m.keep(", "self.read()")
     assert "def values(self):\n        self.read()" in done.text
+
+
+NEVER_CALLED = """\
+    def spread(self):
+        numbers = np.std(self.last)
+        return numbers
+
+    def values("""
+
+
+ALONE = "import numpy as np\n" + WINDOW.replace("RESULT", "None").replace(
+    "    def values(", NEVER_CALLED
+)
+
+
+def windowed(one: str = "", other: str = "") -> Applied:
+    """A meter in a file of its own, with a method that nobody calls."""
+    files = {"windows.py": ALONE.replace(one, other)}
+    text = metered(SHOWN + "print(m.median, m.avg)", "from windows import Meter\n")
+    return apply("loss-item-sync", text, files=files)
+
+
+def test_what_a_method_counts_that_is_never_called() -> None:
+    """It is told by its imports: nothing is known of what it calls."""
+    done = windowed()
+    assert "m.keep(" in done.text
+    front = "from windows import Meter\n"
+    assert "def spread(self):\n        self.read()" in done.texts["windows.py"]
+    ask = "\nprint(round(float(m.spread()), 4), m.n)\n"
+    before = metered(SHOWN + "print(m.median, m.avg)", ALONE)
+    after = done.text.replace(front, done.texts["windows.py"])
+    assert output(after + ask) == output(before + ask)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("np.std(self.last)", "np.asarray(self.last)"),
+        ("np.std(self.last)", "np.array(self.last, copy=None)"),
+        ("np.std(self.last)", "box.std(self.last)"),
+        ("import numpy as np", "import numpy as np\nnp = dict"),
+        ("import numpy as np", "import numpy as np\nfrom collections import *"),
+    ],
+)
+def test_what_a_method_may_keep_that_is_never_called(one: str, other: str) -> None:
+    assert ".keep(" not in windowed(one, other).text
 
 
 def test_what_a_method_hands_out_is_seen_later() -> None:

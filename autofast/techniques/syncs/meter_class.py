@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from autofast.edit.edits import After, Before, Edit, Edits, plain_code
+from autofast.flow.imports import imported_name
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.model.calls import is_call_of, is_method, is_name, root_of
 from autofast.model.script import Script
@@ -43,6 +44,9 @@ ASKING = (
     *(Act.ASKED, Act.TAKEN, Act.FILLED, Act.LOOPED, Act.COMPUTED, Act.COMPARED, Act.TESTED),
     *(Act.SHOWN, Act.TARGET, Act.ADDED),
 )
+COUNTS = frozenset(  # of a list or deque, these make something new
+    f"numpy.{n}" for n in wordset("array mean median sum std var min max average percentile")
+) | {"torch.tensor"}
 ASKS = wordset("list tuple set sorted sum max min len any all str repr")
 CUSTOM = ("__getattribute__", "__setattr__", "__slots__", "__getstate__", "__reduce__")
 
@@ -165,7 +169,10 @@ class MeterClass:
         match usage_of(held):
             case Usage(act=Act.GIVEN, node=ast.Call() as call):
                 known = self.script.library_functions(call) or is_call_of(call, *ASKS)
-                return not known or is_call_of(call, "iter", "reversed", "map", "filter")
+                if not known:  # in a method, say, that this script never calls
+                    copies = imported_name(call.func) in COUNTS
+                    return not copies or any(k.arg not in ("axis", "dtype") for k in call.keywords)
+                return is_call_of(call, "iter", "reversed", "map", "filter")
             case Usage(act=Act.HELD, node=ast.Starred()):
                 return False
             case use:
