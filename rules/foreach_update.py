@@ -27,6 +27,7 @@ from autofast.model.several import any_in
 from autofast.model.source import at, function_of, source_of
 from autofast.rule import Effect, Finding, Options, Refusal, rule
 from autofast.techniques.optimizer.foreach import Op, Writer, body_operations, is_symmetric
+from autofast.techniques.optimizer.kept_averages import kept_averages
 from autofast.write.spelling import torch_in, uses_gpu
 
 SINCE = (2, 0)  # _foreach_lerp_
@@ -46,6 +47,9 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
     """Update all parameters at once, not one by one in a loop."""
     if options.target == "cpu" or not script.steps or not uses_gpu(script):
         return  # on the CPU, the lists are gone through one by one, too
+    for average in kept_averages(script):
+        torch, imports = torch_in(source_of(average.loop.node))
+        yield Finding(average.loop.node, UPDATES, edits=(*imports, *average.edits(torch)))
     for loop in parameter_loops(script):
         try:
             done = body_operations(script, loop)

@@ -408,7 +408,9 @@ def test_modules_without_parameters_of_others() -> None:
     assert not found.fixes and "must not be empty" in found.refusals
 
 
-@pytest.mark.parametrize("layers", ["nn.Tanh()", "nn.Sequential(nn.InstanceNorm1d(4), nn.ReLU())", "Distance()"])
+@pytest.mark.parametrize(
+    "layers", ["nn.Tanh()", "nn.Sequential(nn.InstanceNorm1d(4), nn.ReLU())", "Distance()"]
+)
 def test_a_model_that_has_none(layers: str) -> None:
     """It is trained, in so far as its passes are in a training step."""
     text = """
@@ -508,12 +510,75 @@ shadow = {n: p.data.clone() for n, p in net.named_parameters()}
         "for a, b in zip(target.state_dict().values(), net.state_dict().values()):\n    a.copy_(a * 0.9 + b * 0.1)",
         "for k in target.state_dict():\n    target.state_dict()[k].copy_(net.state_dict()[k] * 0.1)",
         "for p, t in zip(net.parameters(), target.parameters()):\n    old, new = t.data, p.data\n    t.data = average(old, new)",
-        "for n, p in net.named_parameters():\n    shadow[n] = 0.9 * shadow[n] + 0.1 * p.data",
         "for p in net.parameters():\n    p.grad = None",
     ],
 )
 def test_what_no_word_is_said_about(step: str) -> None:
     assert not made(step, target=COPIED + HELPERS).findings
+
+
+KEPT = f"{COPIED}\n{HELPERS}\nstates = {{k: v.clone() for k, v in net.state_dict().items()}}"
+LISTS = """\
+averages = torch._foreach_mul([{0}[{1}] for {1} in names], {2})
+torch._foreach_add_(averages, torch._foreach_mul(sources, {3}))
+{0}.update(zip(names, averages))"""
+LOOKED_AT = "\nlosses += [v.double().sum().item() for d in (shadow, states) for v in d.values()]"
+
+
+@pytest.mark.parametrize(
+    ("loop", "lists"),
+    [
+        ("for n, p in net.named_parameters():\n    shadow[n] = 0.9 * shadow[n] + 0.1 * p.data", LISTS.format("shadow", "n", 0.9, 0.1)),
+        (
+            "for n, p in net.named_parameters():\n    if p.requires_grad:\n        assert n in shadow\n"
+            "        new = (1.0 - tau) * p.detach() + tau * shadow[n]\n        shadow[n] = new.clone()",
+            "if names:\n    " + LISTS.format("shadow", "n", "tau", "1.0 - tau").replace("\n", "\n    "),
+        ),
+        ("with torch.no_grad():\n    for n, p in net.named_parameters():\n        shadow[n] = shadow[n] * 0.9 + p * 0.1", LISTS.format("shadow", "n", 0.9, 0.1)),
+        (
+            "for k, v in net.state_dict().items():\n    if v.dtype.is_floating_point:\n        states[k] = tau * states[k] + (1 - tau) * v\n"
+            "    else:\n        states[k] = v.clone()",
+            LISTS.format("states", "k", "tau", "1 - tau"),
+        ),
+        ("for k, v in net.state_dict().items():\n    states[k] = tau * states[k] + (1 - tau) * v", LISTS.format("states", "k", "tau", "1 - tau")),
+    ],
+)  # fmt: skip
+def test_averages_that_a_dict_has_by_their_names(loop: str, lists: str) -> None:
+    found = made(loop + LOOKED_AT, target=KEPT)
+    assert [line.strip() for line in lists.splitlines()] == [
+        line for line in found.lines if "names" in line or "averages" in line
+        if not line.startswith("names")
+    ]  # fmt: skip
+    same(found, True)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        # autograd records it
+        "for n, p in net.named_parameters():\n    shadow[n] = (0.9 * shadow[n] + 0.1 * p)",
+        # the memory stays
+        "for n, p in net.named_parameters():\n    shadow[n].mul_(0.9).add_(p.data, alpha=0.1)",
+        # the one before has a part in it
+        "last = 0\nfor n, p in net.named_parameters():\n    shadow[n] = 0.9 * shadow[n] + 0.1 * p.data\n    last = shadow[n]",
+        "for n, p in net.named_parameters():\n    new = 0.9 * shadow[n] + 0.1 * p.data\n    shadow[n] = new\nprint(new.sum())",
+        "for n, p in net.named_parameters():\n    m = n\n    shadow[n] = 0.9 * shadow[m] + 0.1 * p.data",
+        # a dict that does more
+        "for n, p in net.named_parameters():\n    counted[n] = 0.9 * counted[n] + 0.1 * p.data",
+    ],
+)
+def test_averages_that_stay(loop: str) -> None:
+    counted = "\nclass Counted(dict):\n    def __setitem__(self, key, value):\n        super().__setitem__(key, value.detach())\ncounted = Counted(shadow)"
+    found = made(loop, target=KEPT + counted)
+    assert not found.fixes
+    run(found.before.replace("0.1 * p)", "0.1 * p).detach()"))
+
+
+def test_a_network_without_parameters_has_no_averages() -> None:
+    loop = "for n, p in empty.named_parameters():\n    shadow[n] = 0.9 * shadow[n] + 0.1 * p.data"
+    found = made(loop, target=f"{KEPT}\nempty = nn.Identity()")
+    assert "if names:" in found.lines or not found.fixes
+    same(found, True)
 
 
 def test_states_that_are_loaded_or_saved_keep_no_memory() -> None:
@@ -550,7 +615,10 @@ def test_two_averages_in_one_loop_have_a_list_each() -> None:
         "with torch.no_grad():\n    for p, a, b in zip(net.parameters(), target.parameters(), slow.parameters()):\n"
         "        a.mul_(0.9).add_(p, alpha=0.1)\n        b.mul_(0.9).add_(a, alpha=0.1)"
     )
-    found = made(f"{loop}\nlosses.append(sum(p.sum().item() for p in slow.parameters()))", target=f"{COPIED}\nslow = copy.deepcopy(net)")
+    found = made(
+        f"{loop}\nlosses.append(sum(p.sum().item() for p in slow.parameters()))",
+        target=f"{COPIED}\nslow = copy.deepcopy(net)",
+    )
     assert "torch._foreach_mul_(targets_list, 0.9)" in found.text
     same(found, True)
 

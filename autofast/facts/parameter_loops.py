@@ -123,6 +123,20 @@ def parameter_loops(script: Script) -> Iterator[ParameterLoop]:
             yield ParameterLoop(node, {**lists, **others}, taken)
 
 
+def named_tensors(script: Script, loop: ast.For) -> tuple[str, str, ast.Call] | None:
+    """The names, the tensors and what gives both, of ``for name, p in net.named_parameters()`` and
+    ``for k, v in net.state_dict().items()``.
+    """
+    match loop.target, loop.iter:
+        case ast.Tuple(elts=[ast.Name(id=key), ast.Name(id=value)]), ast.Call() as over:
+            found = _lists(script, loop.target, over).get(value)
+            if is_method(over, "items") and not arguments_of(over):
+                found = _state(script, over.func.value, loop)
+            if is_method(found, "named_parameters", "state_dict") and not loop.orelse:
+                return key, value, found
+    return None
+
+
 def _by_name(script: Script, loop: ast.For) -> tuple[dict[str, ast.Call], tuple[ast.stmt, ...]]:
     """The parameters that the body takes by the name of the one that has its turn."""
     match loop.target:

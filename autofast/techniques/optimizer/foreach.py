@@ -52,7 +52,7 @@ def body_operations(script: Script, loop: ParameterLoop) -> list[Op]:
     anything else.
     """
     found: list[Op] = []
-    reader = _Reader(script, loop)
+    reader = Reader(script, loop)
     body, others = _parts(loop)
     for stmt in (s for s in body if s not in loop.taken):
         found += reader.statement(stmt)
@@ -92,19 +92,19 @@ def _body(loop: ParameterLoop) -> list[ast.stmt]:
 def _parts(loop: ParameterLoop) -> tuple[list[ast.stmt], list[ast.stmt]]:
     """What is done to the tensors, of a state to those of floats, and to the others."""
     match loop.node.body:
-        case [ast.If(test=test, body=floating, orelse=others)] if _is_floating(loop, test):
+        case [ast.If(test=test, body=floating, orelse=others)] if is_floating(loop, test):
             return floating, [s for s in others if not isinstance(s, (ast.Pass, ast.Continue))]
     return _body(loop), []
 
 
-def _is_floating(loop: ParameterLoop, test: ast.expr) -> bool:
+def is_floating(loop: ParameterLoop, test: ast.expr) -> bool:
     """``v.dtype.is_floating_point``, ``v.is_floating_point()``, of a state."""
     asked = (form.format(word) for form in FLOATING for word in loop.lists)
     return loop.is_of_states and ast.unparse(test) in asked
 
 
 @dataclass
-class _Reader:
+class Reader:
     script: Script
     loop: ParameterLoop
 
