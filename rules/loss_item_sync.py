@@ -94,7 +94,7 @@ def _reads(script: Script, options: Options) -> Iterator[Finding]:
             less = few.where_nothing_waits(waits)
         yield from found
     else:
-        yield from _found(script, every)
+        yield from _found(script, every, options.effect)
 
 
 def _in_few(few: Supposed, every: list[Read]) -> Iterator[Finding]:
@@ -102,7 +102,7 @@ def _in_few(few: Supposed, every: list[Read]) -> Iterator[Finding]:
     rest = [r for r in every if r.statement not in few.gates]
     shown = {r.statement: r.statement for r in every if r.statement in few.gates}
     script = few.script
-    left, found = script.analysis(InFew).why, list(_found(script, rest))
+    left, found = script.analysis(InFew).why, list(_found(script, rest, Effect.RECIPE))
     used = {gate for f in found for gate in few.counted_on(f)}
     for finding in found:
         place = whole_statement(finding.node)
@@ -115,7 +115,7 @@ def _in_few(few: Supposed, every: list[Read]) -> Iterator[Finding]:
         yield few.with_gates(Finding(statement, SHOWN.message))
 
 
-def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
+def _found(script: Script, every: list[Read], level: Effect) -> Iterator[Finding]:
     """What becomes of the reads, and what else waits."""
     taken: set[ast.expr] = set()
     answered: Nodes = set()
@@ -126,7 +126,7 @@ def _found(script: Script, every: list[Read]) -> Iterator[Finding]:
         *in_arithmetic(script, rest),
         *in_stores(script, rest),
         *in_functions(script, rest),
-        *in_loops_and_meters(script, rest),
+        *in_loops_and_meters(script, rest, level),
         *in_stores(script, rest, lists=True),
     ):
         if not taken & used:

@@ -653,7 +653,9 @@ def of_library(look: str, step: str = STEP, end: str = "print(m.avg, m.count)") 
     ("look", "shown"),
     [
         ("print(m.val, m.avg)", "print(float(m.val), float(m.avg))"),
-        ("print(f'{m.avg:.4f} {m.count}')", "{float(m.avg):.4f} {m.count}"),
+        ("print(f'{m.avg:.4f} {m.count}')", "{m.avg:.4f} {m.count}"),
+        ("print('{m.val:.4f} {m.avg:.4f}'.format(m=m))", "format(m=m)"),
+        ("print(math.exp(m.avg))", "math.exp(m.avg)"),
         ("m.update(0.5, 3)", "m.update(0.5, 3)"),
         ("m.reset()", "m.reset()"),
         ("m.sum = m.sum / 2", "m.sum = float(m.sum) / 2"),
@@ -672,7 +674,7 @@ def test_meters_of_a_library_compute_with_tensors(look: str, shown: str) -> None
     [
         ("print(getattr(m, 'avg'))", STEP),
         ("print(vars(m))", STEP),
-        ("print('{m.val:.4f} {m.avg:.4f}'.format(m=m))", STEP),
+        ("print('{m.val!r} {m.avg!r}'.format(m=m))", STEP),
         ("pass\nprint(m.avg)", STEP),
         ("print(m.val)", STEP.replace("loss", "out.argmax(1).eq(y).sum()")),
         ("with torch.no_grad():\n        m.update(model(x).mean().item())", STEP),
@@ -697,3 +699,66 @@ def test_new_code_in_a_meter_is_not_worth_it_for_an_evaluation_alone(step: str) 
     done = apply("loss-item-sync", text, min_gain=0.01)
     assert ("v.keep(loss," in done.text) is (step != "pass")
     assert output(done.text) == output(text)
+
+
+# The class as most have it, whose text formats what it has.
+PLAIN = METER.replace('f"{self.val!r} ({self.avg!r})"', 'f"{self.val:.6f} ({self.avg:.6f})"')
+AS_DICT = PLAIN.replace(
+    'return f"{self.val:.6f} ({self.avg:.6f})"',
+    "return ('{val' + self.spec + '} ({avg' + self.spec + '})').format(**self.__dict__)",
+).replace("self.reset()", "self.spec = ':.6f'\n        self.reset()", 1)
+SUMMED = "m.update(loss.detach().double(), x.size(0))"
+
+
+@pytest.mark.parametrize(
+    ("front", "look", "shown"),
+    [
+        (PLAIN, "print(m)", "print(float(m.avg))"),
+        (AS_DICT, "print(str(m), m.count)", "print(float(m.avg))"),
+        (PLAIN, "print(m.avg, f'{m.val:.5f}')", "print(float(m.avg), f'{m.val:.5f}')"),
+        (PLAIN, "print([round(v, 5) for v in [m.avg]])", "[float(m.avg)]"),
+        (PLAIN, "m.update(0.5, 3)", "m.update(0.5, 3)"),
+        (
+            PLAIN.replace("/ self.count", "/ self.count if self.count else 0"),
+            "m.reset()",
+            "m.reset()",
+        ),
+        (
+            PLAIN.replace("+= val * n", "+= val"),
+            "print(m.val, m.sum)",
+            "float(m.val), float(m.sum)",
+        ),
+    ],
+)
+def test_a_class_that_only_adds_and_divides_computes_with_tensors(
+    front: str, look: str, shown: str
+) -> None:
+    text = metered(SHOWN + look, front)
+    done = same(text, SUMMED)
+    assert shown in done.text and ".keep(" not in done.text
+    assert {f.effect for f in done.fixes} == {Effect.ROUNDING}
+    exact = apply("loss-item-sync", text, effect=Effect.EXACT)
+    assert "m.keep(loss.detach(), x.size(0))" in exact.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{self.val:.6f}", "{self.val!s}"),  # what a tensor is called
+        ("self.avg = self.sum / self.count\n", "self.avg = self.sum / self.count\n        self.best = max(self.avg, 0)\n"),
+        ("self.avg = self.sum / self.count\n", "self.avg = self.sum / self.count\n        if val > 3:\n            self.avg = 0\n"),
+        ("self.avg = self.sum / self.count\n", "self.avg = self.sum / (self.count + val)\n"),
+        ("self.sum += val * n", "self.last = self.sum\n        self.sum += val * n"),  # one tensor
+        ("self.val = self.sum =", "self.last = [self.val] if self.__dict__ else []\n        self.val = self.sum ="),
+    ],
+)  # fmt: skip
+def test_a_class_that_does_more_keeps_tensors(old: str, new: str) -> None:
+    assert old in PLAIN
+    done = same(metered(SHOWN + "print(m)", PLAIN.replace(old, new)))
+    assert ".double()" not in done.text
+
+
+def test_whole_numbers_are_no_floats() -> None:
+    step = "m.update(out.argmax(1).eq(y).sum().item(), x.size(0))\n"
+    done = same(metered(SHOWN + "print(m.val)", PLAIN, step))
+    assert ".double()" not in done.text

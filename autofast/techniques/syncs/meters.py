@@ -5,15 +5,12 @@ when somebody asks (:mod:`.meter_class`).
 n)`` it does not, whoever holds the meter, and ``losses.avg`` is read by ``losses.read().avg``. What
 a meter says is at all times what it said before; where nobody asks in 100 steps, it is read once in
 these.
-
-The meters of a library cannot get new methods. What only multiplies and adds computes with tensors,
-too: they get ``loss.detach().double()``, and ``losses.avg`` is asked for by ``float(losses.avg)``.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 from autofast.edit.edits import Edit, Rewrite, Wrap
@@ -35,17 +32,15 @@ from autofast.model.script import Script
 from autofast.model.several import of_kind, surely, wordset
 from autofast.model.source import (
     Nodes,
-    Told,
     at,
     first_line,
     function_of,
-    nodes_in,
     parent_of,
     source_of,
     statement_of,
     within,
 )
-from autofast.model.syntax import DEFS, VARIABLES, has_star, is_operation, is_stored
+from autofast.model.syntax import DEFS, has_star, is_operation, is_stored
 from autofast.model.values import (
     COLLECTIONS,
     Func,
@@ -55,13 +50,12 @@ from autofast.model.values import (
 )
 from autofast.rule import Refusal
 from autofast.techniques.syncs.kept import kept_template, without_graph
-from autofast.techniques.syncs.meter_calls import Counted, counted_numbers
+from autofast.techniques.syncs.meter_calls import Counted
 from autofast.techniques.syncs.meter_class import MeterClass
 from autofast.techniques.syncs.meter_names import check_by_name
 from autofast.techniques.syncs.reads import Read, read_template
-from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.sinks import is_number
-from autofast.techniques.syncs.step_places import StepPlaces, is_in_steps
+from autofast.techniques.syncs.step_places import StepPlaces
 from autofast.techniques.syncs.steps import InFew, catching_statements, where_shown
 from autofast.techniques.syncs.store_uses import holders_of, taker
 from autofast.techniques.syncs.stores import Changed
@@ -79,41 +73,7 @@ ORDERING = wordset("sorted reversed max min any all sum")  # by keys and methods
 SAVING = ("torch.save", "pickle.", "copy.", "joblib.", "dill.", "cloudpickle.", "builtins.vars")
 
 
-def kept_in_meters(
-    script: Script, every: list[Read], well: Container[ast.AST]
-) -> Iterator[Changed]:
-    """What becomes of the numbers that steps give to objects which count them, where not all of
-    those of a class are put off ``well`` otherwise.
-    """
-    by_class: dict[tuple[int, str], list[Counted]] = {}
-    for counted in counted_numbers(script, every):
-        by_class.setdefault((id(counted.cls), counted.method.attr), []).append(counted)
-    for several in by_class.values():
-        reads = [r for c in several for r in c.reads]
-        if any(is_in_steps(script, r) and r.node not in well for r in reads):
-            yield from _kept_by(script, several)
-
-
-def _kept_by(script: Script, several: list[Counted]) -> Iterator[Changed]:
-    """What becomes of the numbers that objects of one class get: some of them may have to count in
-    every step.
-    """
-    told = isinstance(source_of(several[0].cls.node), Told)
-    try:
-        meters = (LibraryMeters if told else Meters)(script, several)
-        unsuited, why = meters.unsuited()
-        fit = [c for c in several if not c.taken & unsuited]
-        if fit == several:
-            yield meters.kept()
-            return
-    except Refusal as reason:
-        fit, why = [], str(reason)
-    yield Changed(_reads_of([c for c in several if c not in fit]), [], why=why)
-    if fit:
-        yield from _kept_by(script, fit)
-
-
-def _reads_of(several: list[Counted]) -> list[Read]:
+def reads_of(several: list[Counted]) -> list[Read]:
     return list({id(r): r for c in several for r in c.reads}.values())
 
 
@@ -161,7 +121,7 @@ class Meters:
         edits += self._of_class(read_template(hows.pop()), mixed)
         given = {id(r): r for c in self.several for r in c.given}.values()
         edits += [self._given_tensor(read) for read in given]
-        return Changed(_reads_of(self.several), edits, self.rounds)
+        return Changed(reads_of(self.several), edits, self.rounds)
 
     def _of_class(self, read: str, mixed: bool) -> list[Edit]:
         """The edits of the class."""
@@ -401,62 +361,6 @@ class Meters:
                 raise Refusal("shows all of them", outer)
             if is_call_of(outer, *SHOWING) and not self.places.is_seldom(node):
                 raise Refusal(f"`{first_line(node)}` is used in every step ({at(node)})")
-
-
-class LibraryMeters(Meters):
-    """Those of a class of a library, which stays as it is."""
-
-    def kept(self) -> Changed:
-        modes: dict[Thing, set[object]] = {}
-        for counted in self.several:
-            if counted.read.how != "item" or kind_of(self.script, counted.read.core) != "float":
-                raise Refusal(
-                    "it may hold whole numbers, which a sum of floats would show otherwise"
-                )
-            if counted.asserts is not None or several_gpus(self.script):
-                raise Refusal("the device may not count it")
-            ways = {o.grad for o in self.script.log.ways("sync", counted.read.node)}
-            for thing in counted.taken:
-                modes.setdefault(thing, set()).update(ways)
-        if any(len(ways) > 1 for ways in modes.values()):  # nothing is added to inference tensors
-            raise Refusal("it is counted with gradients and without")
-        self.rounds |= not has_float64(self.script)
-        return super().kept()
-
-    def _of_class(self, read: str, mixed: bool) -> list[Edit]:
-        return []
-
-    def _edits_of(self, counted: Counted) -> Iterator[Edit]:
-        yield from ()
-
-    def _read(self, counted: Counted) -> Iterator[Edit]:
-        read, wide = counted.read, "double" if has_float64(self.script) else "float"
-        # the cast makes another tensor, but where it is that wide already
-        kept = kept_template(self.script, read.core)
-        yield Rewrite(read.node, f"{kept}.{wide}()", {"core": read.core})
-
-    def _look(self, node: ast.expr) -> list[Edit]:
-        looks = super()._look(node)
-        match usage_of(node):
-            case Usage(act=Act.ASKED, node=ast.Attribute() as asked):
-                shown = asked.attr in self._of_tensors and not is_stored(asked)
-                return [Wrap(asked, "float({})")] if shown else []
-        if looks:
-            raise Refusal(f"what {at(node)} does with `{first_line(node)}` is not understood")
-        return []
-
-    @cached_property
-    def _of_tensors(self) -> set[str]:
-        """The attributes that are computed of the number."""
-        found, known = set(self.values), set[str]()
-        for _ in range(len(self.meter.attrs) + 1):  # each may be computed of one below it
-            for node in self.meter.update.body:
-                value = getattr(node, "value", None)
-                parts = [] if value is None else nodes_in(value, *VARIABLES)
-                if any(getattr(p, "attr", getattr(p, "id", "")) in found for p in parts):
-                    stored = {n.attr for n in nodes_in(node, ast.Attribute) if is_stored(n)}
-                    found, known = found | stored, known | stored
-        return known
 
 
 def _is_shown(node: ast.expr) -> bool:

@@ -44,7 +44,7 @@ from autofast.techniques.syncs.delayed import (
 )
 from autofast.techniques.syncs.implicit_syncs import COPIED, moved_waits
 from autofast.techniques.syncs.liveness import Needs, needs_of
-from autofast.techniques.syncs.meters import kept_in_meters
+from autofast.techniques.syncs.meter_forms import kept_in_meters
 from autofast.techniques.syncs.reads import Read, by_statement
 from autofast.techniques.syncs.returned import hand_on, results_of
 from autofast.techniques.syncs.sinks import Sink, sink_of
@@ -152,21 +152,23 @@ def left_to_read(script: Script, every: list[Read]) -> list[Read]:
     return [r for r in every if moved_with(script, script.log.at("sync", r.node)) is None]
 
 
-def in_meters(script: Script, every: list[Read], well: set[ast.expr]) -> Iterator[Found]:
-    """Reads whose numbers objects of the project count, which then keep tensors; not those that
-    are all put off ``well`` otherwise.
+def in_meters(
+    script: Script, every: list[Read], well: set[ast.expr], effect: Effect
+) -> Iterator[Found]:
+    """Reads whose numbers objects of the project count, which then get tensors; not those that are
+    all put off ``well`` otherwise.
     """
-    for made in kept_in_meters(script, every, well):
+    for made in kept_in_meters(script, every, well, effect):
         yield from as_changed(made, gains.metered)
 
 
-def in_loops_and_meters(script: Script, every: list[Read]) -> Iterator[Found]:
+def in_loops_and_meters(script: Script, every: list[Read], effect: Effect) -> Iterator[Found]:
     """Reads in loops, those of meters by what they are where the loop would have to read each by
     itself, or cannot wait.
     """
     found = list(in_loops(script, every))
     well = {n for f, used in found for n in used if f.edits and f.asks not in REPEATING}
-    meters = list(in_meters(script, every, well))
+    meters = list(in_meters(script, every, well, effect))
     kept = {n for f, used in meters for n in used if f.edits}
     if kept:
         found = list(in_loops(script, [r for r in every if r.node not in kept]))

@@ -94,7 +94,7 @@ STRUCTURE = (  # what no rewrite may change, whatever its numbers look like
     Row(samples.scatter, "scatter of the batches", "variance of the means over batches", "× 1.5, 6 standard errors", effects=KEPT),
     Row(inputs.modules, "settings of the modules", "arguments; dropout by places, sizes and rates of its masks", effects=KEPT),
     Row(inputs.given, "what the models are given", "order, repetition, scatter, level and law of inputs", "6 standard errors", effects=KEPT, seeds=LEAST),
-    Row(targets.check, targets.NAME, "law of labels; whether they come again with their samples; what is left out", "6 standard errors; 5 %", effects=KEPT, seeds=LEAST),
+    Row(targets.check, targets.NAME, "law of labels; whether they come again, and count", "6 standard errors; 5 %", effects=KEPT, seeds=LEAST),
     Row(inputs.called, "calls of the models", "how many in training", "equal, or rounding alone", UNCLEAR, KEPT[1:], LEAST),
     Row(draws.check, draws.NAME, "numbers drawn at a time, their law; draws and data of evaluations", "half, under every seed; none that samples share"),
     Row(driven.check, driven.NAME, "prints, saves, steps", "100 times a rounding", needs="weights that move by themselves"),
