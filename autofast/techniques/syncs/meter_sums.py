@@ -8,8 +8,16 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from autofast.model.calls import is_method, is_name, targets_of
+from autofast.model.several import of_kind
 from autofast.model.source import nodes_in, parent_of
-from autofast.model.syntax import VARIABLES, is_docstring, is_number, is_stored
+from autofast.model.syntax import (
+    VARIABLES,
+    is_attribute,
+    is_docstring,
+    is_number,
+    is_operation,
+    is_stored,
+)
 from autofast.rule import Refusal
 
 COMPUTES = (ast.Add, ast.Sub, ast.Mult, ast.Div)
@@ -43,7 +51,7 @@ class Sums:
     @cached_property
     def divides(self) -> bool:
         """A quotient by a number is a product with the inverse on CUDA."""
-        return any(isinstance(n.op, ast.Div) for n in nodes_in(self.update, ast.BinOp))
+        return any(is_operation(n, ast.Div) for n in nodes_in(self.update, ast.BinOp))
 
     def check(self) -> None:
         """Raises :class:`Refusal` where the class does anything but add, multiply and format."""
@@ -66,8 +74,8 @@ class Sums:
         """Attributes that become another name of a tensor."""
         for node in nodes_in(self.update, ast.Assign):
             if isinstance(node.value, VARIABLES) and self._has_tensor(node.value):
-                yield from (t for t in targets_of(node) if isinstance(t, ast.Attribute))
-                if isinstance(node.value, ast.Attribute):
+                yield from of_kind(targets_of(node), ast.Attribute)
+                if is_attribute(node.value):
                     yield node.value
 
     def _has_tensor(self, tree: ast.AST) -> bool:
@@ -91,14 +99,12 @@ class Sums:
                 raise Refusal("it does more than add and multiply")
 
     def _is_own(self, target: ast.expr) -> bool:
-        return isinstance(target, ast.Attribute) and is_name(
-            target.value, self.update.args.args[0].arg
-        )
+        return is_attribute(target) and is_name(target.value, self.update.args.args[0].arg)
 
     def _check_value(self, value: ast.expr) -> None:
         match value:
             case ast.BinOp(left=left, op=op, right=right) if isinstance(op, COMPUTES):
-                if isinstance(op, ast.Div) and self._has_tensor(right):
+                if is_operation(value, ast.Div) and self._has_tensor(right):
                     raise Refusal("it divides by what it was given")
                 self._check_value(left)
                 self._check_value(right)
@@ -132,7 +138,11 @@ class Sums:
 
     def _check_text(self, method: ast.FunctionDef, use: ast.AST | None) -> None:
         """``("{avg" + self.spec + "}").format(**self.__dict__)``"""
-        call = parent_of(use) if isinstance(use, ast.keyword) and use.arg is None else None
+        match use:
+            case ast.keyword(arg=None):
+                call = parent_of(use)
+            case _:
+                call = None
         texts = (n.value for n in nodes_in(method, ast.Constant) if isinstance(n.value, str))
         if not is_method(call, "format") or any("!" in text for text in texts):
             raise Refusal(f"{method.name}() shows all that it has")
