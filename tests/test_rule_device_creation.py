@@ -752,6 +752,14 @@ def test_indices_that_stay_on_the_host(make: str) -> None:
             ["z = torch.cat([torch.arange(4, device=device) for i in range(3)])"],
         ),
         (
+            "one = torch.ones(3, 1)\nrest = torch.zeros(3, 3)\nz = torch.cat((one, rest), 1)\nz = z.to(device)",
+            ["one = torch.ones(3, 1, device=device)", "rest = torch.zeros(3, 3, device=device)"],
+        ),
+        (
+            "one = torch.ones(3, 1)\nz = torch.cat((one, torch.zeros(3, 3)), 1)\nif x.is_cuda:\n    w = x.cuda()\n    z = z.cuda()",
+            ["one = torch.ones(3, 1, device=x.device)", "w = x.cuda()"],
+        ),
+        (
             "z = torch.arange(4).view(1, 4).expand(3, 4).float()\nz = Variable(z, requires_grad=False)\nif x.is_cuda:\n    z = z.cuda()",
             ['z = torch.arange(4, device=x.device).view(1, 4).expand(3, 4).float()'],
         ),
@@ -773,7 +781,8 @@ def test_indices_that_stay_on_the_host(make: str) -> None:
 )  # fmt: skip
 def test_several_made_tensors_become_one(make: str, expected: list[str]) -> None:
     done = made(make)
-    assert ast.unparse(ast.parse(expected[0])) in ast.unparse(ast.parse(done.text))
+    for line in expected:
+        assert ast.unparse(ast.parse(line)) in ast.unparse(ast.parse(done.text))
     assert ".to(" not in "".join(done.lines) and ".cuda(" not in "".join(done.lines)
     assert run(done.before)["losses"] == run(done.text)["losses"]
 
@@ -785,6 +794,10 @@ def test_several_made_tensors_become_one(make: str, expected: list[str]) -> None
         "z = torch.ones(3, 4)\nw = z.sum()\nz = z.view(3, 4)\nz = z.to(device)",  # used on the host
         "made = torch.arange(4) * 2.0\nz = made.to(device)[None]\nw = made.sum()",
         "z = torch.cat([torch.full((3, 1), float(device)) for device in range(4)], 1).to(device)",
+        "one = torch.ones(3, 4)\nz = torch.cat((one,), 1)\nw = one.sum()\nz = z.to(device)",
+        "one = torch.ones(3, 4)\nz = torch.cat((one,), 1)\nif x.is_cuda:\n    w = z.sum()\n    z = z.cuda()",
+        "y = x\none = torch.ones(3, 4)\ny = y.cpu()\nz = torch.cat((one,), 1)\nz = z.to(y.device)",
+        "if step:\n    one = torch.ones(3, 4)\nelse:\n    one = torch.zeros(3, 4)\nz = torch.cat((one,), 1)\nz = z.to(device)",
     ],
 )
 def test_what_is_put_together_of_more_stays(make: str) -> None:

@@ -13,11 +13,19 @@ from dataclasses import dataclass, replace
 
 from autofast.flow.loops import loops_around
 from autofast.flow.program import Flow, definitions_of
+from autofast.flow.scopes import stored_in
 from autofast.model.calls import given_to, is_name, items_of, names_in
 from autofast.model.names import SETTINGS_FILES
 from autofast.model.script import Script
 from autofast.model.several import surely, wordset
-from autofast.model.source import block_of, nodes_in, source_of, within, within_statement
+from autofast.model.source import (
+    block_of,
+    nodes_in,
+    source_of,
+    statement_of,
+    within,
+    within_statement,
+)
 from autofast.model.syntax import COMPREHENSIONS, SEQUENCES, is_attribute, is_read
 from autofast.model.tensors import is_dtype
 from autofast.model.values import Arg, Const, Num, Ref, Unknown, library_names
@@ -176,25 +184,35 @@ def _exact(made: Parts | None) -> Parts | None:
 def assignment_chain(
     script: Script, stmt: ast.stmt, name: str, needed: set[str], factory: Factory
 ) -> Parts:
-    """What is behind a variable, over all assignments to it before ``stmt`` in its block; no calls
-    where something else is among them.
+    """What is behind a variable, over all assignments to it before ``stmt`` in its block, and what
+    they alone use; no calls where something else is among them.
 
     Nothing else may use the variable, or bind what is ``needed``, in between.
     """
     block, whole = block_of(stmt), Parts()
-    for earlier in reversed(block[: block.index(stmt)]):
+    before = block[: block.index(stmt)]
+    for earlier in reversed(before):
         if (value := given_to(earlier, name)) is not None:
-            found = composed_parts(script, value, factory, name)
+            found = composed_parts(script, value, factory, name, inside=value)
             if found is None or (whole.cuts and found.rounds):
                 return Parts()
             whole += found
             if not found.open:
-                return whole
+                return whole if _is_steady(before, whole, needed) else Parts()
             continue
         for node in nodes_in(earlier, ast.Name):
             if node.id == name or (node.id in needed and not is_read(node)):
                 return Parts()
     return Parts()
+
+
+def _is_steady(before: list[ast.stmt], made: Parts, needed: set[str]) -> bool:
+    """Whether all is made in these statements, and nothing binds what is ``needed`` from then."""
+    places = [statement_of(call) for call in made.calls]
+    if not all(place in before for place in places):
+        return False
+    first = min(map(before.index, places), default=len(before))
+    return not any(needed & stored_in(s) for s in before[first:])
 
 
 def hides(call: ast.Call, needed: set[str]) -> bool:

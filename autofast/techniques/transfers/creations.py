@@ -10,7 +10,7 @@ from autofast.edit.edits import Edit, Edits, Keyword, Remove, Rewrite
 from autofast.facts.loaders import DEVICE_DEFAULTS
 from autofast.flow.memory import Memory, base_of
 from autofast.flow.program import Flow
-from autofast.flow.scopes import mentions, own_nodes
+from autofast.flow.scopes import mentions, own_nodes, stored_in
 from autofast.model.calls import (
     arguments_of,
     call_of,
@@ -111,8 +111,13 @@ def _all_made_there(
             return
         whole = assignment_chain(script, stmt, expr.id, needed, factory)
         match parent_of(stmt):
-            case ast.If(test=test, body=[only], orelse=[]) as above if (
-                only is stmt and not whole.calls and gate is None
+            case ast.If(test=test, body=body, orelse=[]) as above if (
+                not whole.calls
+                and gate is None
+                and not any(
+                    expr.id in names_in(s) or needed & stored_in(s)
+                    for s in body[: body.index(stmt)]
+                )
             ):
                 needed |= names_in(test)
                 if is_switch(script, test):
@@ -135,7 +140,8 @@ def _all_made_there(
     edits = list(first.edits)
     if transfer.only_moves:
         if again and getattr(stmt, "value", None) is move:
-            edits.append(Remove(gate if isinstance(gate, ast.If) else stmt))
+            alone = isinstance(gate, ast.If) and gate.body == [stmt]
+            edits.append(Remove(statement_of(gate) if gate is not None and alone else stmt))
         else:
             edits.append(Rewrite(move, "{made}", {"made": expr}))
     together = [*edits, *(e for other in others for e in other.edits)]
