@@ -1679,6 +1679,32 @@ def test_workers_that_a_comment_counts_stay() -> None:
     assert apply(RULE, script(f"{two}  # number of workers")).fixes
 
 
+OPTION = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--workers", type=int, default=0{more})
+args = parser.parse_args([])
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "stays"),
+    [
+        (', help="0: the label machine has little shared memory"', True),
+        (")  # it hangs otherwise\nprint(", True),
+        (', help="how many processes make batches"', False),
+        (")  # of each loader\nprint(", False),
+    ],
+)
+def test_options_that_say_why_they_are_0(more: str, stays: bool) -> None:
+    made = "DataLoader(Files(), batch_size=4, shuffle=True, num_workers=args.workers)"
+    text = script(made, more=OPTION.format(more=more))
+    found = apply(RULE, text)
+    assert bool(found.fixes) is not stays
+    assert ("speaks against workers" in found.refusals) is stays
+    assert apply(RULE, text, asked=True).fixes
+
+
 WORDS = """
 from transformers import AutoTokenizer
 class Files(Dataset):

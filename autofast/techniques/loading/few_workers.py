@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from autofast.edit.edits import Rewrite, Written
 from autofast.facts.cost import gains
@@ -17,11 +18,11 @@ from autofast.facts.loaders import POSITION, is_used, loader_argument
 from autofast.facts.settings import setting, setting_place
 from autofast.facts.workers.legality import effect_of, why_cheap, why_no_workers
 from autofast.flow.provenance import Origin, Trail
-from autofast.model.calls import literal_of
+from autofast.model.calls import keyword_of, literal_of
 from autofast.model.kinds import ways_made
 from autofast.model.roles import Loader
 from autofast.model.script import Script
-from autofast.model.source import ByNode, at, parent_of, source_of, statement_of
+from autofast.model.source import ByNode, ancestors, at, parent_of, source_of, statement_of
 from autofast.model.values import Given, const
 from autofast.rule import Finding, Options
 from autofast.write.arguments import Home, Wish, place_for_argument, places_of_argument
@@ -94,6 +95,8 @@ def _pays(script: Script, options: Options, loader: Loader) -> bool:
 
 NONE = "batches are made in the main process, and training waits for them"
 SPEAKS = re.compile(r"#.*\d+\s+(?:\w+\s+)?workers?\b")
+# What speaks against workers, in a comment or in what an option says of itself.
+AGAINST = re.compile(r"shared memory|\bshm\b|dead-?lock|\bhangs?\b|\bcrash(es)?\b", re.IGNORECASE)
 
 
 @dataclass(eq=False)
@@ -237,6 +240,15 @@ def _home(script: Script, number: Number) -> Home | str:
     return "it is given in a way that is not followed"
 
 
+def _against(number: ast.expr, lines: list[str]) -> str:
+    """What tells why there are none: a comment beside the number, or its option's help text."""
+    match next(islice(ancestors(number), 1, None), None):
+        case ast.Call() as option if AGAINST.search(str(literal_of(keyword_of(option, "help")))):
+            return f"the help text of {at(number)}"
+    comments = (line.partition("#")[2] for line in lines[:1])
+    return f"a comment beside {at(number)}" if any(map(AGAINST.search, comments)) else ""
+
+
 def _too_few(script: Script, number: Number, trail: Trail, options: Options) -> str:
     asked = options.any_workers or options.requested
     if number.value == 0 and not number.is_default and not asked:
@@ -245,6 +257,8 @@ def _too_few(script: Script, number: Number, trail: Trail, options: Options) -> 
     written = source_of(expr).lines[expr.lineno - 1 : statement_of(expr).end_lineno]
     if any(SPEAKS.search(line) for line in written):
         return "a comment there speaks of their number"
+    if number.value == 0 and not asked and (said := _against(expr, written)):
+        return f"{said} speaks against workers"
     if (other := trail.read_elsewhere(number.origin)) is not None:
         return f"{at(other)} reads it for something else"
     for loader in number.loaders:
