@@ -327,9 +327,7 @@ def test_a_batch_that_nobody_knows_takes_the_shape_that_the_first_layer_asks_for
 def test_what_does_not_run_is_refused(old: str, new: str, why: str, tmp_path: Path) -> None:
     made, shape, code = NETWORKS["volumes"]
     assert old in code
-    script, runs = networks(
-        tmp_path, HEAD + code.replace(old, new) + SCRIPT.format(made=made)
-    )
+    script, runs = networks(tmp_path, HEAD + code.replace(old, new) + SCRIPT.format(made=made))
     with pytest.raises(Unsized, match=why):
         runs.run(script.models[0].thing, [Meta(shape)])
 
@@ -400,6 +398,90 @@ for images in loader:
     forwards, _ = flops(lambda: critic(generator(torch.zeros(16, 100, 1, 1))))
     flop = found.convolutions * machine.GPU.convolutions
     assert flop == pytest.approx(3 * forwards) and not found.why
+
+
+PLANS = """
+class Plans(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.when = nn.Embedding(100, width)
+        self.state, self.goal = nn.Linear(11, width), nn.Linear(1, width)
+        self.mix, self.head = nn.Linear(width, width), nn.Linear(width, 3)
+
+    def forward(self, states, goals, steps):
+        b, t = steps.shape
+        when = self.when(steps)
+        x = torch.stack([self.goal(goals) + when, self.state(states) + when], dim=2)
+        x = self.mix(x.reshape(b, 2 * t, -1))
+        x = x @ x.transpose(1, 2) @ x
+        return self.head(x.view(b, t, 2, -1)[:, :, 1])
+"""
+
+
+@pytest.mark.parametrize(
+    "given", ["states, goals, steps", "goals=goals, states=states, steps=steps"]
+)
+def test_inputs_of_unknown_shapes_fit_each_other(given: str, tmp_path: Path) -> None:
+    """The table says that steps are those of sequences; states come in as many rows."""
+    text = HEAD + PLANS + """
+net = Plans(64)
+optimizer = torch.optim.Adam(net.parameters())
+for states, goals, steps, actions in draw():
+    loss = F.mse_loss(net(states, goals, steps), actions)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""  # fmt: skip
+    found = cost(tmp_path, text.replace("net(states, goals, steps)", f"net({given})"))
+    net = executed(HEAD + PLANS)["Plans"](64)
+    real = torch.zeros(16, 64, 11), torch.zeros(16, 64, 1), torch.zeros(16, 64, dtype=torch.long)
+    forwards, _ = flops(lambda: net(*real))
+    assert found.narrow and found.products * machine.GPU.products >= 3 * forwards
+
+
+def test_sizes_are_taken_out_of_a_tuple_that_is_written_out(tmp_path: Path) -> None:
+    """What a world shows is as large as its grid, which an option says."""
+    head = "import argparse\n" + HEAD + """
+class World:
+    def __init__(self, grid, scale=7):
+        self.shape = (4, grid * scale, grid * scale)
+
+
+class Policy(nn.Module):
+    def __init__(self, channels, side):
+        super().__init__()
+        self.conv = nn.Sequential(nn.Conv2d(channels, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2))
+        many = self.conv(torch.zeros(1, channels, side, side)).numel()
+        self.head = nn.Sequential(nn.ReLU(), nn.Flatten(), nn.Linear(many, 5))
+
+    def forward(self, x):
+        return self.head(self.conv(x))
+
+
+class Agent:
+    def __init__(self, shape):
+        self.net = Policy(shape[0], shape[1])
+"""  # fmt: skip
+    text = (
+        head
+        + """
+parser = argparse.ArgumentParser()
+parser.add_argument("--grid", type=int, default=12)
+world = World(parser.parse_args().grid)
+agent = Agent(world.shape)
+optimizer = torch.optim.Adam(agent.net.parameters())
+for seen, wanted in draw():
+    loss = F.mse_loss(agent.net(seen), wanted)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    )
+    found = cost(tmp_path, text)
+    net = executed(head)["Policy"](4, 84)
+    forwards, _ = flops(lambda: net(torch.zeros(16, 4, 84, 84)))
+    done = found.convolutions * machine.GPU.convolutions + found.products * machine.GPU.products
+    assert 3 * forwards <= done < 3.3 * forwards  # a few pixels more would fit as well
 
 
 def test_what_other_functions_are_given_is_followed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from autofast.model.kinds import is_module
 from autofast.model.script import Script
 from autofast.model.several import all_known, of_kind
 from autofast.model.source import parent_of
-from autofast.model.values import Ref, Setting, Thing, Unknown, Values, one, said
+from autofast.model.values import Ref, Seq, Setting, Thing, Unknown, Values, one, said
 
 DEEP = 8
 TURNED = {Ref("builtins.reversed"), Ref("builtins.list")}  # what gives the same numbers
@@ -63,7 +63,10 @@ def _largest_value(script: Script, expr: ast.expr, depth: int) -> int | None:
     if (known := _most(map(_whole, values := script.values(expr)))) is not None:
         return known
     match expr:
-        case ast.Subscript(slice=key):
+        case ast.Subscript(value=whole, slice=key):
+            number, tuples = script.constant(key), [*map(_parts, script.values(whole))]
+            if isinstance(number, int) and tuples and all(len(t) > number >= 0 for t in tuples):
+                return _most([largest_value(script, t[number], depth + 1) for t in tuples])
             set_by_name = isinstance(script.constant(key), str) or of_kind(values, Setting)
             return largest(values) if set_by_name else None
         case ast.Name():
@@ -138,6 +141,14 @@ def _combined(op: ast.operator, left: int | None, right: int | None) -> int | No
         case ast.Pow() if right <= EXPONENT:
             return int(left**right)
     return None
+
+
+def _parts(thing: Thing) -> list[ast.expr]:
+    """Of a tuple that is written out, what it is made of; nothing of others."""
+    match thing:
+        case Seq(node=ast.Tuple(elts=elts)) if not any(isinstance(e, ast.Starred) for e in elts):
+            return elts
+    return []
 
 
 def _of(script: Script, made: Definition, depth: int) -> int | None:

@@ -17,6 +17,7 @@ from autofast.facts.cost.meta.tensor import SIDE, UNKNOWN, Guess, Ledger, Meta
 from autofast.facts.cost.work import Unsized, Work
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.program import definitions_at
+from autofast.flow.scopes import parameters, stored_in
 from autofast.model.calls import receiver_of
 from autofast.model.events import Occurrence
 from autofast.model.kinds import is_module
@@ -24,7 +25,7 @@ from autofast.model.names import last_part
 from autofast.model.script import Script
 from autofast.model.several import of_kind, one
 from autofast.model.source import parent_of
-from autofast.model.values import Given, Method, Ref, Tensor
+from autofast.model.values import Func, Given, Inst, Method, Ref, Tensor, Thing
 
 DEEP = 12  # expressions that one is followed through
 NOT_RUN = "what it runs is not followed"
@@ -47,6 +48,16 @@ def named_length(script: Script) -> int:
     found = [n for kind in (ast.Name, ast.Attribute) for n in script.each(kind)]
     named = [n for n in found if LENGTHS.fullmatch(getattr(n, "id", "") or getattr(n, "attr", ""))]
     return max((largest(script.values(n)) or 0 for n in named), default=0) or LENGTH
+
+
+def _inputs(thing: Thing, found: dict[str, Meta]) -> dict[str, Meta]:
+    """What layers take for the arguments of a network's forward, by their names and places."""
+    func = one(thing.cls.find("forward") or ()) if isinstance(thing, Inst) else None
+    names = [p.arg for p in parameters(func.node)[1:]] if isinstance(func, Func) else []
+    changed = stored_in(func.node) if isinstance(func, Func) else ()
+    known = {n: found.get(n) if n not in changed else None for n in names}
+    places = {str(k): known[n] for k, n in enumerate(names)}
+    return {n: x for n, x in (known | places).items() if x is not None}
 
 
 class Passes:
@@ -154,17 +165,25 @@ class Passes:
         args = [self._given(g, follows) for g in given.positional]
         named = {n: self._given(g, follows) for n, g in given.named.items()}
         ledger = self.networks.ledger
-        ledger.taken = None
+        ledger.taken, ledger.inputs = None, {}
+        failed = None
         try:
             self._gave[id(thing)] = self.networks.run(thing, args, named)
-        except Unsized:
-            if ledger.taken is None or args[:1] != [UNKNOWN]:
-                raise
-        if ledger.taken is None or args[:1] != [UNKNOWN]:
+        except Unsized as why:
+            failed = why
+        inputs = _inputs(thing, ledger.inputs)
+        is_guessed = ledger.taken is not None and args[:1] == [UNKNOWN]
+        if not is_guessed and not (failed and inputs):
+            if failed:
+                raise failed
             return
-        # With a batch as its first layer takes it, which others may be given as well.
+        # With batches as its layers take them first, which others may be given as well.
+        if is_guessed and ledger.taken not in inputs.values():
+            args = [ledger.taken, *args[1:]]
+        args = [inputs.get(str(n), a) if a is UNKNOWN else a for n, a in enumerate(args)]
+        named = {n: inputs.get(n, a) if a is UNKNOWN else a for n, a in named.items()}
         ledger.work = Work()
-        self._gave[id(thing)] = self.networks.run(thing, [ledger.taken, *args[1:]], named)
+        self._gave[id(thing)] = self.networks.run(thing, args, named)
 
     # ------------------------------------------------------------------------- what they are given
     def _given(self, given: Given, follows: bool) -> Any:

@@ -263,7 +263,13 @@ class Expressions:
                 named.update(found)
         if isinstance(what, Library) and library.makes_layer(what.name):
             return library.made(self, what.name, args, named, expr)
-        return self.call(what, args, named)
+        self.ledger.last = None
+        found = self.call(what, args, named)
+        match expr.args:
+            case [ast.Name(id=name), *_] if self._depth == 1 and args[0] is UNKNOWN:
+                if isinstance(what, Layer) and self.ledger.last is not None:
+                    self.ledger.inputs.setdefault(name, self.ledger.last)
+        return found
 
     def _elements(self, elts: Iterable[ast.expr], frame: Frame) -> list[Any]:
         found: list[Any] = []

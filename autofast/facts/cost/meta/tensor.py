@@ -114,7 +114,10 @@ class Ledger:
     guessed: str = ""
     parameters: int = 0  # of all layers that were used; ``tensors`` that they are in
     tensors: int = 0
-    taken: Meta | None = None  # what was not known was taken for this first
+    taken: Meta | None = None  # what was not known was taken for this first, and for that last
+    last: Meta | None = None
+    # Of the network that runs, by their names in its forward.
+    inputs: dict[str, Meta] = field(default_factory=dict)
     # Of each product by weights: its shorter and its longer side.
     sides: dict[object, tuple[int, int]] = field(default_factory=dict)
     is_partial: bool = False  # more than sizes is not known
@@ -167,7 +170,7 @@ class Ledger:
             self.tensors += tensors
 
     def _taken(self, for_: Meta) -> Meta:
-        self.taken = self.taken or for_
+        self.taken, self.last = self.taken or for_, for_
         return for_
 
     def _items(self) -> int:
@@ -217,11 +220,17 @@ class Ledger:
 
 
 def broadcast(tensors: Sequence[Meta]) -> Dims:
-    """The sizes of what an operation by element gives."""
+    """The sizes of what an operation by element gives; of rows, whose number is taken for granted
+    where they do not fit a batch of sequences, those of the batch.
+    """
+    most = max((t.dims for t in tensors), key=len)
     dims: list[int] = []
-    for n in range(1, 1 + max(len(t.dims) for t in tensors)):
+    for n in range(1, 1 + len(most)):
         sizes = {t.dims[-n] for t in tensors if len(t.dims) >= n} - {1}
         if len(sizes) > 1:
+            batches = [t for t in tensors if not (len(t.dims) == 2 and t.dims[-1] == most[-1])]
+            if len(most) == 3 and len(batches) < len(tensors):
+                return broadcast(batches)
             raise Unsized(f"{' and '.join(str(t.dims) for t in tensors)} do not fit together")
         dims.insert(0, max(sizes, default=1))
     return tuple(dims)
