@@ -758,6 +758,13 @@ def test_a_class_that_does_more_keeps_tensors(old: str, new: str) -> None:
     assert ".double()" not in done.text
 
 
+@pytest.mark.parametrize(("attr", "summed"), [("avg", True), ("val", False)])
+def test_a_meter_of_whole_numbers_beside_it(attr: str, summed: bool) -> None:
+    step = f"m.update(loss.item())\nc.update(x.size(0))\n{SHOWN}print([w.{attr} for w in [m, c]])"
+    text = HEAD + PLAIN + training(step, "m, c = Meter(), Meter()", "print(m.avg)")
+    assert (".double()" in same(text).text) is summed
+
+
 def test_whole_numbers_are_no_floats() -> None:
     step = "m.update(out.argmax(1).eq(y).sum().item(), x.size(0))\n"
     done = same(metered(SHOWN + "print(m.val)", PLAIN, step))

@@ -17,10 +17,10 @@ from autofast.facts.copies import several_gpus
 from autofast.flow.usage import Act, Usage, usage_of
 from autofast.model.calls import is_method
 from autofast.model.script import Script
-from autofast.model.several import surely
+from autofast.model.several import of_kind, surely
 from autofast.model.source import Told, at, first_line, parent_of, source_of
 from autofast.model.syntax import is_stored
-from autofast.model.values import Thing
+from autofast.model.values import Inst, Thing
 from autofast.rule import Effect, Refusal
 from autofast.techniques.syncs.kept import kept_template
 from autofast.techniques.syncs.meter_calls import Counted, counted_numbers
@@ -123,15 +123,23 @@ class SumMeters(Meters):
         looks = super()._look(node)
         match usage_of(node):
             case Usage(act=Act.ASKED, node=ast.Attribute() as asked):
-                if asked.attr in self._sums().attrs and not is_stored(asked):
-                    return [] if self._is_number_there(asked) else [Wrap(asked, "float({})")]
-                return []
+                sums = self._sums()
+                if asked.attr not in sums.attrs or is_stored(asked) or self._is_number_there(asked):
+                    return []
+                if asked.attr not in sums.quotients and self._may_be_another(node):
+                    raise Refusal(f"`{first_line(asked)}` may be a whole number of another meter")
+                return [Wrap(asked, "float({})")]
             case Usage(act=Act.GIVEN, node=ast.Call() as call) if is_method(call, "format"):
                 if _is_plain_format(call):
                     return []
         if looks:
             raise Refusal(f"what {at(node)} does with `{first_line(node)}` is not understood")
         return []
+
+    def _may_be_another(self, node: ast.expr) -> bool:
+        """A meter of the class that gets no tensors."""
+        found = of_kind(self.script.values(node), Inst)
+        return any(t.cls is self.cls and t not in self.objects for t in found)
 
     def _is_number_there(self, asked: ast.Attribute) -> bool:
         """Whether what gets it takes a tensor of one number for that number."""

@@ -53,6 +53,12 @@ class Sums:
         """A quotient by a number is a product with the inverse on CUDA."""
         return any(is_operation(n, ast.Div) for n in nodes_in(self.update, ast.BinOp))
 
+    @cached_property
+    def quotients(self) -> frozenset[str]:
+        """The attributes that are floats whatever is counted."""
+        made = (n for n in nodes_in(self.update, ast.Assign) if is_operation(n.value, ast.Div))
+        return frozenset(t.attr for n in made for t in of_kind(targets_of(n), ast.Attribute))
+
     def check(self) -> None:
         """Raises :class:`Refusal` where the class does anything but add, multiply and format."""
         if self._in_place & {n.attr for n in self._bare()}:
