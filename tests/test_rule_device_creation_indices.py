@@ -337,3 +337,22 @@ def test_other_rows_are_left(code: str) -> None:
     text = COUNTED.replace("{code}", code)
     run(text)
     assert not apply("device-creation", text).lines
+
+
+@pytest.mark.parametrize(
+    ("made", "places", "value", "written"),
+    [
+        ("values @ values.t()", "range(n), range(n)", "0", "chosen.diagonal()[..., :n] = 0"),
+        ("values @ values.t()", "np.arange(n), np.arange(n)", "self.half", "chosen.diagonal()[..., :n] = self.half"),
+        ("torch.einsum('ij,kj->ikj', values, values)", "range(n), range(n)", "-1.5", "chosen.diagonal()[..., :n] = -1.5"),
+        ("torch.zeros(8, 8, device=device)", "range(len(states)), range(len(states))", "0.1", "chosen.diagonal()[: len(states)] = 0.1"),
+    ],
+)  # fmt: skip
+def test_places_on_the_diagonal_need_no_index(
+    made: str, places: str, value: str, written: str
+) -> None:
+    set_there = f"{made}\n        chosen = chosen.clone()\n        chosen[{places}] = {value}\n        chosen = chosen + 0 * values.sum()"
+    text = COUNTED.replace("{code}", set_there)
+    found = apply("device-creation", text)
+    assert found.lines == [written]
+    assert run(found.text)["losses"] == run(text)["losses"]

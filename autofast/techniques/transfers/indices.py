@@ -10,12 +10,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autofast.edit.edits import Edits, Rewrite, plain_code
+from autofast.edit.edits import Edit, Edits, Rewrite, plain_code
 from autofast.facts.arrays import dtype_named, made_of
+from autofast.facts.dimensions import dimension_count
 from autofast.flow.callgraph import CallGraph
 from autofast.flow.loops import loops_around
 from autofast.flow.program import definitions_at, definitions_of
-from autofast.model.calls import call_of, is_path, items_of, put_into
+from autofast.model.calls import call_of, is_path, is_same_code, items_of, put_into
 from autofast.model.script import Script
 from autofast.model.several import any_in, surely, wordset
 from autofast.model.source import (
@@ -113,7 +114,7 @@ def _is_there(script: Script, tensor: ast.Name, index: ast.AST | None) -> bool:
 # ------------------------------------------------------------------------------ numbers one by one
 def counted(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.expr, Edits]]:
     """``q[range(n), action]`` and ``q[np.arange(n), action]``: each such index of a tensor, and
-    what makes it where the tensor is."""
+    what makes it where the tensor is; ``q[range(n), range(n)] = 0`` needs none."""
     often = script.analysis(_functions_often)
     for subscript in script.each(ast.Subscript):
         tensor = subscript.value
@@ -123,6 +124,9 @@ def counted(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.expr,
             continue
         if not (function_of(subscript) in often or any(n in hot for n in loops_around(subscript))):
             continue
+        if (diagonal := _diagonal(script, subscript)) is not None:
+            yield subscript, (diagonal,)
+            continue
         for index in items_of(subscript.slice):
             count = _count(script, index)
             inside = index is not subscript.slice
@@ -131,6 +135,22 @@ def counted(script: Script, hot: frozenset[ast.AST]) -> Iterator[tuple[ast.expr,
                 device = f"{plain_code(ast.unparse(tensor))}.device"
                 made = f"{torch}.arange({{count}}, device={device})"
                 yield index, (Rewrite(index, made, {"count": count}), *imports)
+
+
+def _diagonal(script: Script, subscript: ast.Subscript) -> Edit | None:
+    """What names the places that ``q[range(n), range(n)] = 0`` sets to a number."""
+    match items_of(subscript.slice), parent_of(subscript):
+        case [one, two], ast.Assign(targets=[target], value=value) if target is subscript:
+            count = _count(script, one)
+        case _:
+            return None
+    if count is None or not is_same_code(one, two) or not script.must_be(value, Const, Num):
+        return None
+    tensor = subscript.value
+    before = "" if dimension_count(script, tensor) == 2 else "..., "
+    end = ":{count}" if is_path(count) else ": {count}"
+    holes = {"of": tensor, "count": count}
+    return Rewrite(subscript, f"{{of}}.diagonal()[{before}{end}]", holes)
 
 
 def _functions_often(script: Script) -> set[ast.AST]:
