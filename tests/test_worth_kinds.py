@@ -1899,3 +1899,51 @@ def test_an_optimizer_of_a_few_numbers(alpha: str, worth: bool) -> None:
     found = apply("fused-optimizer", TEMPERED.format(alpha=alpha), min_gain=0.01)
     assert len(found.fixes) == 1 + worth
     assert any("[alpha]" in line for line in found.lines) is worth
+
+
+PROBES = """
+import sys
+import torch
+from torch import nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+features, labels = torch.load(sys.argv[1])
+features, labels = features.to(device), labels.to(device)
+
+
+class Probe(nn.Module):
+    def __init__(self, width, classes):
+        super().__init__()
+        {layers}
+
+    def forward(self, x):
+        return self.last(x)
+
+
+for _ in range({runs}):
+    probe = Probe(features.shape[1], int(labels.max()) + 1).to(device)
+    optimizer = torch.optim.Adam(probe.parameters(), lr=0.01)
+    for _ in range(100):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(probe(features), labels)
+        loss.backward()
+        optimizer.step()
+"""
+LAST = "self.last = nn.Linear(width, classes)"
+
+
+@pytest.mark.parametrize(
+    ("layers", "runs", "worth"),
+    [
+        (LAST, 50, False),
+        (LAST, 50_000, True),
+        ("self.last = nn.Sequential(nn.Linear(width, width), nn.Linear(width, classes))", 50, True),
+    ],
+)
+def test_one_layer_that_is_updated_a_few_thousand_times(
+    layers: str, runs: int, worth: bool
+) -> None:
+    """Whatever a step takes: its weights are few, and so are the kernels."""
+    text = PROBES.format(layers=layers, runs=runs)
+    assert bool(apply("fused-optimizer", text, min_gain=0.01).fixes) is worth
+    assert apply("fused-optimizer", text).fixes

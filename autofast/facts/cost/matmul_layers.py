@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from math import prod
 
 from autofast.facts.by_default import not_by_default
@@ -219,13 +220,14 @@ def _loops(whole: Thing, layer: Ext) -> Nodes:
     return {f.node for f in loops(layer.made)} - around
 
 
-def tensors(script: Script) -> int:
-    """How many tensors the parameters of the models that are trained by default are in, at the
-    most: two of a layer, hundreds of a network of a library.
+def tensors(script: Script, models: Sequence[Thing] | None = None) -> int:
+    """How many tensors the parameters of the models that are trained by default, or of these among
+    them, are in, at the most: two of a layer, hundreds of a network of a library.
     """
     layers = [
         (m, t)
         for m in _usual_models(script)
+        if models is None or m.thing in models
         for t in of_kind(parts_of(m.thing).values(), Ext)
         if not WEIGHTLESS.match(last_part(t.name))
     ]

@@ -31,7 +31,7 @@ from autofast.model.events import (
     way_of,
 )
 from autofast.model.kinds import ways_made
-from autofast.model.roles import Loader, Step, Use
+from autofast.model.roles import Loader, Optimizer, Step, Use
 from autofast.model.script import Script
 from autofast.model.several import all_known, any_in, not_none, of_kind, surely
 from autofast.model.source import Nodes, ancestors, nodes_in, parent_of, statement_of, walk, within
@@ -98,8 +98,17 @@ class Often:
     @cached_property
     def updates(self) -> int | None:
         """Steps of the whole training, at the most; None where that is not known."""
-        found = {step.loop: self._turns_of(step) for step in self.training}
-        known = all_known(found.values())
+        return self._turns(self.training)
+
+    def updates_with(self, optimizer: Optimizer) -> int | None:
+        """The same of the steps that update by one optimizer."""
+        mine = {u.node for u in optimizer.updates}
+        return self._turns(
+            [s for s in self.training if not mine.isdisjoint(u.node for u in s.updates)]
+        )
+
+    def _turns(self, steps: list[Step]) -> int | None:
+        known = all_known({step.loop: self._turns_of(step) for step in steps}.values())
         return sum(known) if known else None
 
     def _turns_of(self, step: Step) -> int | None:

@@ -42,6 +42,7 @@ from autofast.model.values import Ext, const, of_kind
 from autofast.rule import Finding, Gain, Options
 
 CONVOLVES = re.compile(r"torch\.nn\.Conv")
+ONE_LAYER = 10_000_000  # numbers that are many for one layer
 FEW_NUMBERS = 16  # of all parameters of an optimizer
 FEW_CHANNELS = 32  # of all convolutions: they are bound by launches and memory
 SMALL = Gain(0.0, f"its convolutions have {FEW_CHANNELS} channels at the most")
@@ -224,6 +225,9 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
         if short := _is_short(script, 0.03):
             return short
         words = "kernels of the update, for each parameter"
+        if optimizer is not None and options.target != "cpu":
+            if one := _of_one_layer(script, optimizer, fewer, accesses):
+                return one
         saved = (fewer + tensors(script) / 2) * machine.GPU.launch
         share = saved / (step.with_faster_device(2).seconds + saved)
         if share >= min(options.min_gain, machine.KEYWORD):
@@ -233,6 +237,22 @@ def launches(script: Script, options: Options, finding: Finding, beside: Finding
     share = step.fused(fewer * machine.GPU.launch, moved)
     words = f"the update of {step.tensors} parameters in one kernel"
     return _in_all(script, share, step) or Gain(share, words)
+
+
+def _of_one_layer(
+    script: Script, optimizer: Optimizer, fewer: float, accesses: float
+) -> Gain | None:
+    """Nothing, for the weights and biases of one layer, such as a classifier on fixed features has,
+    that are updated so seldom that hardly a second is saved however long a step is.
+    """
+    several = tensors(script, optimizer.params)
+    updates = script.analysis(Cost).updates_with(optimizer)
+    if not 0 < several <= 2 or updates is None:
+        return None
+    saved = fewer * machine.GPU.launch + 4 * accesses * ONE_LAYER / machine.GPU.memory
+    if updates * saved >= machine.NOTICED:
+        return None
+    return Gain(0.0, f"one layer is updated {updates:,} times")
 
 
 def _updates_single_numbers(script: Script, optimizer: Optimizer) -> bool:
