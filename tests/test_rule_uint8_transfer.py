@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from autofast.rule import Effect
 from autofast.verify.evidence.record import FULL
 from tests.onerule import apply, run, same_runs
 from tests.probing import run as probe
@@ -235,7 +236,15 @@ DEVICE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\
         ([], 2),
         ([("def train():\n", "def train(device):\n"), ("    train()", "    train(device)")], 4),
         ([("losses = []", f"losses = []\n{DEVICE}")], 4),
-        ([("def train():\n", "def train():\n    global device\n    device = torch.device('cpu')\n")], 4),
+        (
+            [
+                (
+                    "def train():\n",
+                    "def train():\n    global device\n    device = torch.device('cpu')\n",
+                )
+            ],
+            4,
+        ),
     ],
 )
 def test_constants_of_two_functions(changes: list[tuple[str, str]], times: int) -> None:
@@ -246,5 +255,68 @@ def test_constants_of_two_functions(changes: list[tuple[str, str]], times: int) 
         text = text.replace(old, new)
     done = apply(RULE, text)
     assert done.text.count(MADE) == times
-    assert times == 4 or f"{MADE}\nnormal = transforms.Compose([transforms.PILToTensor()])" in done.text
+    assert (
+        times == 4
+        or f"{MADE}\nnormal = transforms.Compose([transforms.PILToTensor()])" in done.text
+    )
     assert run(text)["losses"] == pytest.approx(run(done.text)["losses"], rel=1e-5)
+
+
+REPLAY = """
+import random
+import numpy as np
+import torch
+from torch import nn
+
+random.seed(0)
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+memory = [rng.integers(0, 256, (1, 6, 6)).astype({kind}) for _ in range(40)]
+model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(64, 2)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for step in range(5):
+    states = random.sample(memory, 8)
+    {made}
+    loss = model(x.reshape(-1, 1, 6, 6)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize("kind", ["np.uint8", "np.int64", "np.float32", "np.float64"])
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("x = torch.FloatTensor(np.array(states)).to(device) / 255.0", "torch.from_numpy(np.array(states)).to(device).float() / 255.0"),
+        ("x = torch.tensor(np.stack(states), dtype=torch.float32).to(device).squeeze(1).div(255)", "torch.from_numpy(np.stack(states)).to(device).float().squeeze(1).div(255)"),
+        ("x = torch.from_numpy(np.concatenate(states)).float().unsqueeze(1).to(device) / 255", "torch.from_numpy(np.concatenate(states)).unsqueeze(1).to(device).float() / 255"),
+    ],
+)  # fmt: skip
+def test_arrays_that_are_divided_by_255(made: str, expected: str, kind: str) -> None:
+    text = REPLAY.format(made=made, kind=kind)
+    found = apply("uint8-transfer", text)
+    assert found.lines == [f"x = {expected}"] and found.fixes[0].effect is Effect.EXACT
+    assert run(text)["losses"] == run(found.text)["losses"]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "x = torch.FloatTensor(np.array(states)).to(device)",
+        "x = torch.FloatTensor(np.array(states)).to(device) / 2.0",
+        "x = torch.FloatTensor(np.array(states, dtype=np.float16)).to(device) / 255",
+        "x = torch.DoubleTensor(np.array(states)).to(device).float() / 255",
+        "x = torch.tensor(np.array(states), dtype=torch.float64).to(device).float() / 255",
+        "x = torch.FloatTensor(memory[0].copy()).to(device) / 255",
+        "x = torch.FloatTensor(np.array(states)).to(device, torch.float64).float() / 255",
+        "x = 255 / (1 + torch.FloatTensor(np.array(states)).to(device))",
+    ],
+)
+def test_other_arrays_stay(made: str) -> None:
+    text = REPLAY.format(made=made, kind="np.uint8")
+    assert not apply("uint8-transfer", text).fixes
+    run(text)
