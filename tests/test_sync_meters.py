@@ -765,6 +765,21 @@ def test_a_meter_of_whole_numbers_beside_it(attr: str, summed: bool) -> None:
     assert (".double()" in same(text).text) is summed
 
 
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [("", "loss.detach().double()"), ("model.double()\n", "loss.detach().clone().double()")],
+)
+def test_a_loss_of_64_bits_that_is_changed_later_is_copied(model: str, given: str) -> None:
+    step = f"m.update(loss.item(), x.size(0))\nloss.detach().mul_(0)\n{SHOWN}print(m.avg)"
+    body = training(step, "m = Meter()", "print(m.avg)")
+    body = (
+        body.replace("x, y = x.to(device)", "x, y = x.to(device, torch.float64)") if model else body
+    )
+    text = HEAD + PLAIN + model + body
+    done = same(text)
+    assert f"m.update({given}, x.size(0))" in done.text
+
+
 def test_whole_numbers_are_no_floats() -> None:
     step = "m.update(out.argmax(1).eq(y).sum().item(), x.size(0))\n"
     done = same(metered(SHOWN + "print(m.val)", PLAIN, step))

@@ -22,7 +22,7 @@ from autofast.model.source import Told, at, first_line, parent_of, source_of
 from autofast.model.syntax import is_stored
 from autofast.model.values import Inst, Thing
 from autofast.rule import Effect, Refusal
-from autofast.techniques.syncs.kept import kept_template
+from autofast.techniques.syncs.kept import kept_template, without_graph
 from autofast.techniques.syncs.meter_calls import Counted, counted_numbers
 from autofast.techniques.syncs.meter_sums import Sums
 from autofast.techniques.syncs.meters import Meters, reads_of
@@ -31,6 +31,9 @@ from autofast.techniques.syncs.scalar_tensors import kind_of
 from autofast.techniques.syncs.step_places import is_in_steps
 from autofast.techniques.syncs.stores import Changed
 from autofast.write.spelling import has_float64
+
+# How a script comes to numbers of 64 bits on a device.
+WIDE = ("double", "float64", "DoubleTensor", "set_default_dtype", "set_default_tensor_type")
 
 
 def kept_in_meters(
@@ -115,8 +118,9 @@ class SumMeters(Meters):
 
     def _read(self, counted: Counted) -> Iterator[Edit]:
         read, wide = counted.read, "double" if has_float64(self.script) else "float"
-        # the cast makes another tensor, but where it is that wide already
-        kept = kept_template(self.script, read.core)
+        # The cast makes another tensor, but where it is that wide already.
+        is_wide = any(any(self.script.attributes(name)) for name in WIDE)
+        kept = (kept_template if is_wide else without_graph)(self.script, read.core)
         yield Rewrite(read.node, f"{kept}.{wide}()", {"core": read.core})
 
     def _look(self, node: ast.expr) -> list[Edit]:
