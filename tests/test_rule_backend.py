@@ -834,6 +834,12 @@ data = Items()
 """
 ZIPPED = "images, labels = zip(*batch)\n    images = torch.stack(images, 0)\n    return "
 BOXES = "most = max(item[1] for item in batch)\n    boxes = torch.ones((len(batch), most + 1, 5)) * -1\n    "
+IN_ROWS = (
+    "images = []\n    for x, y in batch:\n        images.append([x.numpy()])\n"
+    "    images = np.concatenate(images, axis=0)\n    images = torch.from_numpy(images).div(255.0)\n"
+    "    return images, torch.zeros(len(batch)).long()"
+)
+JOINED = "return torch.cat([item[0][None] for item in batch], 0), torch.zeros(len(batch)).long()"
 WORDS = "lengths = [len(v) for v in batch]\n    words = torch.zeros(len(batch), max(lengths)).long()\n    "
 
 
@@ -894,6 +900,14 @@ WORDS = "lengths = [len(v) for v in batch]\n    words = torch.zeros(len(batch), 
             False,
         ),
         (ZIPPED + "images, torch.zeros(len(batch))", True),
+        (IN_ROWS, True),
+        (IN_ROWS.replace("[x.numpy()]", "x.numpy()[:, None]"), False),  # any number of rows
+        (IN_ROWS.replace("axis=0", "axis=-1"), False),  # widths may differ
+        (IN_ROWS.replace("x, y in batch", "x, y in [*batch, batch[0]]"), False),
+        (JOINED, True),
+        (JOINED.replace("[None]", ".unsqueeze(0)"), True),
+        (JOINED.replace("[None]", ".unsqueeze(1)"), False),
+        (JOINED.replace("], 0)", "], dim=2)"), False),
         (ZIPPED + "images, torch.zeros(len(batch), 1, 8, 8)", False),  # may be convolved
         (
             "images = nn.utils.rnn.pad_sequence([item[0] for item in batch])\n    return images, torch.zeros(len(batch)).long()",

@@ -14,7 +14,13 @@ from autofast.facts.parts import parts_of
 from autofast.flow.defuse import bound_to
 from autofast.flow.program import Flow, definitions_at
 from autofast.flow.scopes import mentions, stored_in
-from autofast.model.calls import arguments_of, is_method, is_name, names_in
+from autofast.model.calls import (
+    arguments_of,
+    is_method,
+    is_name,
+    is_same_code,
+    names_in,
+)
 from autofast.model.contents import each_once
 from autofast.model.events import CallFrame, Occurrence
 from autofast.model.names import COLLATES, CONVOLVE, last_part
@@ -43,6 +49,8 @@ from autofast.model.values import (
 
 # of a stack, in all batches in the same way
 ALIKE = tuple("permute transpose float double half long contiguous div div_".split())
+STACKS = ("torch.stack", "numpy.stack")
+JOINS = ("torch.cat", "torch.concat", "numpy.concatenate")
 LAYERS = ("Conv", "LazyConv")
 MOVES = ("to", "cuda", "float", "double", "half", "long", "type", "contiguous", "detach")
 VARIABLE = "torch.autograd.Variable"
@@ -195,7 +203,9 @@ def _are_samples(script: Script, exprs: list[ast.expr], depth: int = 0) -> bool:
 
 
 def _is_stack(script: Script, function: ast.FunctionDef, batch: str, expr: ast.expr) -> bool:
-    """``torch.stack(images)``, where ``images`` has one tensor of each item."""
+    """``torch.stack(images)``, where ``images`` has one tensor of each item; or what joins them,
+    each in a row of its own: ``np.concatenate([[image], ...])``.
+    """
     flow = script.analysis(Flow)
     while is_method(expr, *ALIKE):
         expr = expr.func.value
@@ -204,9 +214,11 @@ def _is_stack(script: Script, function: ast.FunctionDef, batch: str, expr: ast.e
         return isinstance(only, ast.Call) and _is_stack(script, function, batch, only)
     if script.is_call(expr, "torch.from_numpy", "torch.as_tensor") and expr.args:
         return _is_stack(script, function, batch, expr.args[0])
-    if not script.is_call(expr, "torch.stack", "numpy.stack") or not expr.args:
+    if not script.is_call(expr, *STACKS, *JOINS) or not expr.args:
         return False
-    given = expr.args[0]
+    given, joined = expr.args[0], script.is_call(expr, *JOINS)
+    if joined and not _is_along_rows(script, expr):
+        return False
     made = [given]
     if isinstance(given, ast.Name):
         made += [n for d in flow.reaching(given) if (n := bound_to(d.node)[0]) is not None]
@@ -215,20 +227,41 @@ def _is_stack(script: Script, function: ast.FunctionDef, batch: str, expr: ast.e
             case ast.ListComp(generators=[taken]) | ast.GeneratorExp(generators=[taken]):
                 own = stored_in(taken)
                 whole = is_name(taken.iter, batch) and not taken.ifs
-                return whole and _of_one_each(script, [maker.elt], own)
+                fits = not joined or _is_row(script, maker.elt)
+                return whole and fits and _of_one_each(script, [maker.elt], own)
             case ast.Call(args=[ast.Starred(value=held)]) if script.is_call(maker, "builtins.zip"):
-                return is_name(held, batch)
+                return is_name(held, batch) and not joined
     for statement in function.body:
         match statement:
             case ast.For(iter=over, body=body) if is_name(over, batch):
-                filled = [
-                    c.func.value for c in nodes_in(statement, ast.Call) if is_method(c, "append")
-                ]
-                if any(ast.unparse(f) == ast.unparse(given) for f in filled):
-                    own = stored_in(statement).union(*map(names_in, filled))
+                puts = [c for c in nodes_in(statement, ast.Call) if is_method(c, "append")]
+                mine = [c for c in puts if is_same_code(c.func.value, given)]
+                if mine:
+                    own = stored_in(statement).union(*(names_in(c.func) for c in puts))
                     whole = not contains_kind(statement, *TURN_ENDS, ast.If)
-                    return whole and _of_one_each(script, body, own)
+                    rows = not joined or all(
+                        len(c.args) == 1 and _is_row(script, c.args[0]) for c in mine
+                    )
+                    return whole and rows and _of_one_each(script, body, own)
     return False
+
+
+def _is_along_rows(script: Script, call: ast.Call) -> bool:
+    """Whether it joins along the first dimension."""
+    given = [*call.args[1:], *(k.value for k in call.keywords)]
+    return len(given) < 2 and all(bool(script.constant(g) == 0) for g in given)
+
+
+def _is_row(script: Script, expr: ast.expr) -> bool:
+    """``[x]``, ``x[None]``, ``x.unsqueeze(0)``: what has one row, of whatever shape."""
+    match expr:
+        case ast.List(elts=[ast.expr() as only]):
+            return not isinstance(only, ast.Starred)
+        case ast.Subscript(slice=ast.Constant(value=None)):
+            return True
+        case ast.Call(func=ast.Attribute(attr="unsqueeze"), args=[at], keywords=[]):
+            return bool(script.constant(at) == 0)
+    return script.is_call(expr, "numpy.expand_dims") and _is_along_rows(script, expr)
 
 
 def _of_one_each(script: Script, made: Sequence[ast.AST], own: Container[str]) -> bool:
