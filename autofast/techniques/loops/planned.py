@@ -18,6 +18,7 @@ from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loops.counts import count_edits
 from autofast.techniques.loops.gathers import gather_edits
 from autofast.techniques.loops.groups import group_edits
+from autofast.techniques.loops.largest import largest_edits
 from autofast.techniques.loops.masks import mask_edits
 from autofast.techniques.loops.numbers import number_edits
 from autofast.techniques.loops.pairs import pair_edits
@@ -48,6 +49,10 @@ KINDS = (
     (
         of_rows(group_edits),
         "sums the rows of one group after the other, each with kernels of its own",
+    ),
+    (
+        lambda script, loop, half: largest_edits(script, loop),
+        "asks for the largest place of one row after the other, and waits for each",
     ),
     (of_rows(count_edits), "counts row by row, each with kernels of its own"),
     (
