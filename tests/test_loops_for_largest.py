@@ -96,3 +96,12 @@ def test_what_may_differ_from_turn_to_turn_stays(old: str, new: str) -> None:
     found = apply("python-loop", text)
     assert not found.fixes
     printed(text)
+
+
+def test_no_other_rule_reads_them_one_by_one() -> None:
+    text = DECODER.replace(
+        f"{ASKED}\n            path.append(k)", "path.append(out[t, b].argmax().item())"
+    )
+    found = apply("python-loop loss-item-sync", text)
+    assert AT_ONCE in found.lines and "path.append(largest[t][b])" in found.lines
+    assert printed(text) == printed(found.text)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from autofast.edit.edits import Edits, Remove, Replace
+from autofast.edit.edits import Edits, Remove, Replace, Rewrite
 from autofast.facts.element_reads import runs_here
 from autofast.facts.switches import frequent_nodes
 from autofast.facts.turns import Turning
 from autofast.model.script import Script
 from autofast.model.several import any_of, of_kind
-from autofast.model.source import within_any
+from autofast.model.source import statement_of, within, within_any
 from autofast.rule import Effect, Options, Refusal
 from autofast.techniques.loops.counts import count_edits
 from autofast.techniques.loops.gathers import gather_edits
@@ -78,8 +78,10 @@ class Batched:
 
     @property
     def gone(self) -> list[ast.stmt]:
-        """The statements that are not there any more."""
-        return [e.stmt for e in self.edits if isinstance(e, (Remove, Replace))]
+        """The statements that are not there any more, or read something else in the loop."""
+        inside = [e.expr for e in of_kind(self.edits, Rewrite) if within(e.expr, self.loop)]
+        gone = [e.stmt for e in self.edits if isinstance(e, (Remove, Replace))]
+        return [*gone, *map(statement_of, inside)]
 
 
 def batched(script: Script, half: bool = False) -> list[Batched]:
