@@ -1,15 +1,15 @@
 """Projects in as many people's styles: what is found there, and what rewriting changes.
 
-    python -m benchmarks.user_scripts [NAME ...] [--set 1..19] [--python PYTHON] [--json FILE]
+    python -m benchmarks.user_scripts [NAME ...] [--set 1..20] [--python PYTHON] [--json FILE]
 
 ``benchmarks/user_scripts`` has a folder for each of sixteen, ``user_scripts_2`` for eighteen more
 of another hand, ``user_scripts_3`` for fourteen of a third, ``user_scripts_4`` to ``_6`` for
-twelve, eight and ten of three more, ``_7`` to ``_19`` for eight each of thirteen more; its ``RUN``
-file is the command that trains it on generated data (10 to 20 s each on one core; ``PYTHON`` needs
-torch, NumPy, Pillow, PyYAML, click and tqdm). In ``labels.toml`` their writer said what an expert
-would change and what must stay, before any rule had seen them. Each is rewritten three times and
-run again: up to ``exact`` it must print the same but for times; with the others, that round and
-draw otherwise, it must run. Five minutes a set on a machine that is at rest.
+twelve, eight and ten of three more, ``_7`` to ``_19`` for eight each of thirteen more, ``_20`` for
+ten of two; its ``RUN`` file is the command that trains it on generated data (10 to 20 s each on one
+core; ``PYTHON`` needs torch, NumPy, Pillow, PyYAML, click and tqdm). In ``labels.toml`` their
+writer said what an expert would change and what must stay, before any rule had seen them. Each is
+rewritten three times and run again: up to ``exact`` it must print the same but for times; with the
+others, that round and draw otherwise, it must run. Five minutes a set on a machine that is at rest.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SETS = {"1": "user_scripts"} | {str(n): f"user_scripts_{n}" for n in range(2, 20)}
+SETS = {"1": "user_scripts"} | {str(n): f"user_scripts_{n}" for n in range(2, 21)}
 REWRITES = {
     "exact": ["--effect", "exact", "--exhaustive"],
     "default": [],
     "exhaustive": ["--exhaustive"],
 }
 TIMES = re.compile(
-    r"\d+(\.\d+)? ?(s|sec|ms|ms/step|it/s|sps|fps|words/s|pos/s|iters/s|steps/s)\b|\b(?i:sps) +\d+|[\d-]{10} [\d:]{8},\d+|time: [\d.]+"
+    r"\d+(\.\d+)? ?(s|sec|ms|ms/step|it/s|img/s|sps|fps|words/s|pos/s|iters/s|steps/s)\b|\b(?i:sps) +\d+|[\d-]{10} [\d:]{8},\d+|time: [\d.]+"
 )
 
 
