@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from autofast.edit.edits import Remove
+from autofast.facts.comments import said_beside
 from autofast.facts.cost import gains
 from autofast.facts.switches import in_every_epoch, in_every_iteration, whole_statement
 from autofast.facts.timed import takes_time_of_parts, tells_times
@@ -31,6 +33,11 @@ OWN_ORDER = tuple(
     """torch.cuda.Stream torch.cuda.stream torch.cuda.Event torch.cuda.CUDAGraph torch.cuda.graph
     torch.cuda.set_stream""".split()
 )
+# What comments say where memory was short once.
+SCARCE = "a comment there says that memory did not suffice"
+SHORT = re.compile(
+    r"\bOOM\b|out[- ]of[- ](\w+[- ])?memory|memory (leak|error)|fragment", re.IGNORECASE
+)
 QUIET = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign)
 
 
@@ -42,7 +49,7 @@ def find(script: Script, options: Options) -> Iterator[Finding]:
             script,
             site,
             "gives all unused GPU memory back in every step, only to ask for it again",
-            "",
+            SCARCE if said_beside(statement_of(site.node), SHORT) else "",
             gains.usual(0.2, "memory is given back and asked for again"),
         )
         if in_every_epoch(script, site):

@@ -159,6 +159,22 @@ def test_calls_in_every_iteration_go(call: str, place: str) -> None:
         assert run(done.text)["losses"] == run(done.before)["losses"]
 
 
+@pytest.mark.parametrize(
+    ("step", "goes"),
+    [
+        ("# tentative for out of GPU memory\ndel loss\ntorch.cuda.empty_cache()", False),
+        ("torch.cuda.empty_cache()  # else OOM on 8 GB", False),
+        ("# batches of all sizes fragment the cache\n# (see #12)\ntorch.cuda.empty_cache()", False),
+        ("# free some memory\ntorch.cuda.empty_cache()", True),
+        ("# OOM here once\nprint(i)\ntorch.cuda.empty_cache()", True),
+    ],
+)
+def test_a_comment_about_memory_that_was_short(step: str, goes: bool) -> None:
+    done = waiting(step=step)
+    assert ("empty_cache" not in done.text) is goes
+    assert goes or "did not suffice" in done.refusals
+
+
 def test_conditions_about_the_hardware() -> None:
     done = waiting(step='if device.type == "cuda":\n    torch.cuda.synchronize()')
     assert done.fixes and "if device.type" not in done.text
