@@ -105,3 +105,11 @@ def test_no_other_rule_reads_them_one_by_one() -> None:
     found = apply("python-loop loss-item-sync", text)
     assert AT_ONCE in found.lines and "path.append(largest[t][b])" in found.lines
     assert printed(text) == printed(found.text)
+
+
+def test_rows_whose_dimensions_are_known_stay_as_they_are() -> None:
+    counted = "steps, batch, kinds = out.shape\n    for b in range(batch):"
+    text = DECODER.replace("for b in range(out.shape[1]):", counted)
+    found = apply("python-loop", text)
+    assert found.lines == ["largest = out.argmax(-1).tolist()", "k = largest[t][b]"]
+    assert printed(text) == printed(found.text)

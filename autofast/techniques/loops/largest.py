@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 
 from autofast.edit.edits import Before, Edits, Rewrite
+from autofast.facts.dimensions import dimension_count
 from autofast.facts.element_reads import SIZES, is_tensor
 from autofast.flow.program import Flow, definitions_at
 from autofast.flow.scopes import binds
@@ -48,7 +49,8 @@ def largest_edits(script: Script, loop: ast.For) -> Planned:
         if not is_read(use) or not is_attribute(parent_of(use), *SIZES):
             raise Refusal
     best = source_of(loop).fresh("largest", f"largest_{held.id}")
-    rows = f"{held.id}.reshape(*{held.id}.shape[:{depth}], -1)"
+    plain = dimension_count(script, held) == depth + 1
+    rows = held.id if plain else f"{held.id}.reshape(*{held.id}.shape[:{depth}], -1)"
     edits = (
         Rewrite(read, best + "".join(f"[{index.id}]" for index in at)) for read, _, at in reads
     )
